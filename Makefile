@@ -1,0 +1,65 @@
+# Everything starts here: `make demo` and `make test` build their own environment in .venv.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format clean
+
+BIN := .venv/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt
+PINS := pyproject.toml constraints.txt
+WORKERS ?= 2
+
+# Compiled programs survive between runs; the pinned pyright does not ask for a newer one.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export MPLBACKEND ?= Agg
+
+help:
+	@echo "make demo    learn on a simulated stream, save a figure (sets up .venv at first use)"
+	@echo "make test    lint, types, import contract, then the tests (sets up .venv at first use)"
+	@echo "make lint    the checks of make test without the tests"
+	@echo "make format  rewrite the sources in the house format"
+	@echo "make clean   remove .venv, caches and builds"
+
+demo: .venv/.app
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --cache-dir .cache/import_linter
+	$(BIN)/pyright
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .cache build dist
+
+# The newest interpreter that really starts (a version manager's shim may not) and can make a venv.
+.venv/bin/python:
+	@for python in python3.13 python3.12 python3.11 python3; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	      >/dev/null 2>&1; then \
+	    echo "setting up .venv with $$("$$python" --version)"; \
+	    exec "$$python" -m venv .venv; \
+	  fi; \
+	done; \
+	echo "rmcvi needs Python 3.11 or newer, with its venv module, on the PATH; none was found." >&2; \
+	exit 1
+
+.venv/.app: $(PINS) | .venv/bin/python
+	$(PIP) hatchling
+	$(PIP) --no-build-isolation -e '.[app]'
+	@touch $@
+
+.venv/.dev: $(PINS) | .venv/bin/python
+	$(PIP) hatchling
+	$(PIP) --no-build-isolation -e '.[dev]'
+	$(PIP) --no-deps particles
+	@touch $@ .venv/.app

@@ -1,0 +1,20 @@
+"""Learn state-space models online: one pass, constant cost per observation."""
+
+from rmcvi import families as families
+from rmcvi import models as models
+from rmcvi._contract import AbstractRecursion as AbstractRecursion
+from rmcvi._contract import Gradients as Gradients
+from rmcvi._contract import Info as Info
+from rmcvi._contract import Result as Result
+from rmcvi._contract import Step as Step
+from rmcvi._contract import Trainable as Trainable
+from rmcvi._core.inputs import Inputs as Inputs
+from rmcvi._core.tree import only as only
+from rmcvi.models import simulate as simulate
+from rmcvi.recursion import RMCVI as RMCVI
+from rmcvi.recursion import AcceptReject as AcceptReject
+from rmcvi.recursion import AdditiveFunctional as AdditiveFunctional
+from rmcvi.recursion import FullWeights as FullWeights
+from rmcvi.recursion import SampledIndices as SampledIndices
+
+__version__ = "0.1.0"

@@ -1,0 +1,53 @@
+"""Wrong calls become a ValueError that names the argument, what it got and what it expected."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def check_int(name: str, value: Any, minimum: int = 1) -> int:
+    """Return `value` as an int, or say why it is not an integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise ValueError(f"{name}: got {value!r}, expected an integer of at least {minimum}")
+    return int(value)
+
+
+def check_real(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
+    """Return `value` as a float strictly between `low` and `high`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low < value < high:
+        raise ValueError(f"{name}: got {value!r}, expected a number between {low} and {high}")
+    return float(value)
+
+
+def check_option(name: str, value: Any, options: Iterable[str]) -> str:
+    """Return `value` if it is one of `options`; otherwise name them and the nearest one."""
+    known = list(options)
+    if value in known:
+        return value
+    near = difflib.get_close_matches(str(value), known, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, known))}{hint}")
+
+
+def check_instance(name: str, value: Any, kind: type) -> None:
+    """Raise unless `value` is an instance of `kind`."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name}: got {type(value).__name__}, expected {kind.__name__}")
+
+
+def check_array(name: str, value: Any, shape: Sequence[int | None]) -> None:
+    """Raise unless `value` is a real floating array of `shape` (None = any length)."""
+    got = getattr(value, "shape", None)
+    expected = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+    if got is None:
+        raise ValueError(f"{name}: got {type(value).__name__}, expected an array of {expected}")
+    fits = len(got) == len(shape) and all(
+        want is None or n == want for n, want in zip(got, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name}: got an array of shape {tuple(got)}, expected {expected}")
+    if not np.issubdtype(np.dtype(value.dtype), np.floating):
+        raise ValueError(f"{name}: got dtype {value.dtype}, expected a floating dtype")

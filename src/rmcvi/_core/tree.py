@@ -1,0 +1,56 @@
+"""Vector-space operations on pytrees: natural parameters, gradients, per-particle statistics."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+
+def add(a: PyTree, b: PyTree) -> PyTree:
+    """Leafwise sum."""
+    return jax.tree.map(jnp.add, a, b)
+
+
+def sub(a: PyTree, b: PyTree) -> PyTree:
+    """Leafwise difference."""
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def vdot(a: PyTree, b: PyTree) -> Array:
+    """Inner product: a matrix product once vectorised over either side."""
+    products = jax.tree.map(lambda v, w: jnp.dot(v.ravel(), w.ravel()), a, b)
+    return jax.tree.reduce(jnp.add, products)
+
+
+def where(condition: Array, a: PyTree, b: PyTree) -> PyTree:
+    """Leafwise `jnp.where` for one condition."""
+    return jax.tree.map(lambda v, w: jnp.where(condition, v, w), a, b)
+
+
+def zeros(like: PyTree, *lead: int) -> PyTree:
+    """Zeros shaped like the array leaves of `like`, with leading axes `lead`."""
+    return jax.tree.map(lambda v: jnp.zeros((*lead, *v.shape), v.dtype), like)
+
+
+def centre(values: PyTree) -> tuple[PyTree, PyTree]:
+    """Split values with a leading particle axis into deviations and their mean."""
+    mean = jax.tree.map(lambda v: jnp.mean(v, 0), values)
+    return jax.tree.map(lambda v, m: v - m[None], values, mean), mean
+
+
+def has_arrays(tree: PyTree) -> bool:
+    """Whether any array leaf is left."""
+    return any(eqx.is_array(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def only(tree: PyTree, where: Any) -> PyTree:
+    """A filter that is True at the leaves that `where(tree)` picks and False elsewhere.
+
+    `rmcvi.only(model, lambda m: (m.log_rho, m.log_gamma))` trains those two alone.
+    """
+    nothing = jax.tree.map(lambda _: False, tree)
+    picked = where(nothing)
+    chosen = jax.tree.map(lambda _: True, picked)
+    return eqx.tree_at(where, nothing, chosen)

@@ -1,0 +1,116 @@
+"""The paper's family: a recurrent cell, a readout and a potential, all tanh networks.
+
+a_t = tanh(cell(a_{t-1}, y_t, mask, u_t)),  eta_t = readout(a_t),  eta~(x) = potential(x).
+"""
+
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from rmcvi._core.checks import check_int, check_real
+from rmcvi._core.inputs import split_missing
+from rmcvi._core.positive import positive
+from rmcvi.families._base import AbstractFamily, clip_spectral_norm, scaled_mlp
+from rmcvi.families._exponential import DiagonalGaussian, FullGaussian, Natural
+
+
+class RecurrentFamily(AbstractFamily):
+    """Knows nothing of the model: it needs dimensions only, and learns everything else.
+
+    With `spectral_norm` every weight of the cell is projected after each step, so that the carry
+    forgets at that rate; with `bound` the potential's natural parameter stays in [-bound, bound].
+    """
+
+    cell: eqx.nn.MLP
+    readout: eqx.nn.MLP
+    net: eqx.nn.MLP
+    start: Float[Array, "da"]
+    distribution: DiagonalGaussian | FullGaussian
+    spectral_norm: float | None = eqx.field(static=True)
+    bound: float | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim_state: int,
+        dim_obs: int,
+        *,
+        key: Key[Array, ""],
+        dim_input: int = 0,
+        memory: int = 32,
+        width: int = 64,
+        depth: int = 1,
+        diagonal: bool = True,
+        spectral_norm: float | None = None,
+        bound: float | None = None,
+    ):
+        """`memory` is the length of a_t; `width` and `depth` are those of the three networks."""
+        check_int("dim_state", dim_state)
+        check_int("dim_obs", dim_obs)
+        check_int("dim_input", dim_input, 0)
+        check_int("memory", memory)
+        check_int("width", width)
+        check_int("depth", depth, 0)
+        self.spectral_norm = spectral_norm and check_real("spectral_norm", spectral_norm, 0.0)
+        self.bound = bound and check_real("bound", bound, 0.0)
+        self.distribution = DiagonalGaussian() if diagonal else FullGaussian()
+        k1, k2, k3 = jax.random.split(key, 3)
+        outputs = dim_state + (dim_state if diagonal else dim_state**2)
+        size = memory + 2 * dim_obs + dim_input + 1
+        self.cell = eqx.nn.MLP(size, memory, width, depth, jnp.tanh, key=k1)
+        self.readout = scaled_mlp(memory, outputs, width, depth, 0.3, k2)
+        self.net = scaled_mlp(dim_state, outputs, width, depth, 0.3, k3)
+        self.start = jnp.zeros(memory)
+
+    def initial_carry(self, model):
+        """The learned a_{-1}."""
+        del model
+        return self.start
+
+    def advance(self, model, carry, y, inputs):
+        """One update of the cell; it sees zeros for missing values, and the mask."""
+        del model
+        filled, seen = split_missing(y)
+        return jnp.tanh(
+            self.cell(jnp.concatenate([carry, filled, seen, inputs.u, inputs.dt[None]]))
+        )
+
+    def marginal(self, carry):
+        """Mean and precision from the readout."""
+        mean, precision = self._split(self.readout(carry), 1e-2)
+        if isinstance(self.distribution, DiagonalGaussian):
+            return Natural(precision * mean, precision)
+        return Natural(precision @ mean, precision)
+
+    def potential(self, model, carry, x, inputs):
+        """The network's natural parameter, bounded if asked."""
+        del model, carry, inputs
+        linear, precision = self._split(self.net(x), 0.0)
+        if self.bound is None:
+            return Natural(linear, precision)
+        return jax.tree.map(
+            lambda v: self.bound * jnp.tanh(v / self.bound), Natural(linear, precision)
+        )
+
+    def _split(self, out: Array, floor: float) -> tuple[Array, Array]:
+        """A vector and a positive precision (vector, or matrix by its Cholesky factor)."""
+        if isinstance(self.distribution, DiagonalGaussian):
+            mean, raw = jnp.split(out, 2)
+            return mean, positive(raw, floor)
+        dim = self.net.in_size
+        mean, raw = out[:dim], out[dim:].reshape(dim, dim)
+        chol = jnp.tril(raw, -1) + jnp.diag(positive(jnp.diagonal(raw), floor))
+        return mean, chol @ chol.T
+
+    def project(self) -> Self:
+        """Clip the spectral norm of every weight through which a_{t-1} passes."""
+        if self.spectral_norm is None:
+            return self
+        memory, bound = self.start.size, self.spectral_norm
+        weights = [layer.weight for layer in self.cell.layers]
+        recurrent = clip_spectral_norm(weights[0][:, :memory], bound)
+        first = jnp.concatenate([recurrent, weights[0][:, memory:]], 1)
+        rest = [clip_spectral_norm(w, bound) for w in weights[1:]]
+        return eqx.tree_at(lambda f: [v.weight for v in f.cell.layers], self, [first, *rest])

@@ -1,0 +1,75 @@
+"""A state-space model p_theta, written for one point: p(x_0) prod m(x_{t-1}, x_t) g(x_t, y_t)."""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from rmcvi._core.inputs import Inputs, split_missing
+
+
+class AbstractModel(eqx.Module):
+    """Three log-densities and three samplers; theta is every floating array leaf.
+
+    `inputs` carries what is known besides y_t: `inputs.u` (exogenous inputs) and `inputs.dt`
+    (length of the step, 1 if time is regular). A model that needs neither ignores it.
+    """
+
+    dim_state: eqx.AbstractVar[int]
+    dim_obs: eqx.AbstractVar[int]
+
+    @property
+    def dim_input(self) -> int:
+        """Length of `inputs.u`."""
+        return 0
+
+    @abc.abstractmethod
+    def initial_log_prob(self, x: Float[Array, "dx"]) -> Float[Array, ""]:
+        """log chi(x_0)."""
+
+    @abc.abstractmethod
+    def initial_sample(self, key: Key[Array, ""]) -> Float[Array, "dx"]:
+        """Draw x_0."""
+
+    @abc.abstractmethod
+    def transition_log_prob(
+        self, x_prev: Float[Array, "dx"], x: Float[Array, "dx"], inputs: Inputs
+    ) -> Float[Array, ""]:
+        """log m(x_{t-1}, x_t)."""
+
+    @abc.abstractmethod
+    def transition_sample(
+        self, key: Key[Array, ""], x_prev: Float[Array, "dx"], inputs: Inputs
+    ) -> Float[Array, "dx"]:
+        """Draw x_t given x_{t-1}."""
+
+    @abc.abstractmethod
+    def emission_log_prob(
+        self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
+    ) -> Float[Array, "dy"]:
+        """log g(x_t, y_t), one number per coordinate of y (independent given x)."""
+
+    @abc.abstractmethod
+    def emission_sample(
+        self, key: Key[Array, ""], x: Float[Array, "dx"], inputs: Inputs
+    ) -> Float[Array, "dy"]:
+        """Draw y_t given x_t."""
+
+    def observed_log_prob(
+        self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
+    ) -> Float[Array, ""]:
+        """log g over the coordinates of y that are not NaN; override if they are correlated."""
+        filled, seen = split_missing(y)
+        return jnp.dot(seen, self.emission_log_prob(x, filled, inputs))
+
+    def pairwise_log_prob(
+        self, x_prev: Float[Array, "m dx"], x: Float[Array, "n dx"], inputs: Inputs
+    ) -> Float[Array, "n m"]:
+        """log m(x_prev[j], x[i]) for all pairs: row = now, column = before."""
+
+        def row(x_i):
+            return jax.vmap(lambda x_j: self.transition_log_prob(x_j, x_i, inputs))(x_prev)
+
+        return jax.vmap(row)(x)

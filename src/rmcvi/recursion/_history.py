@@ -1,0 +1,72 @@
+"""The recent past of the cell, and truncated back-propagation through it (errata A6).
+
+The chain of time tau recomputes a_{tau-depth+1}, ..., a_tau with the current phi from the constant
+base a_{tau-depth}; where the stream is younger than that, from the learned a_{-1}.
+"""
+
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+from rmcvi._core import tree
+from rmcvi._core.inputs import Inputs
+from rmcvi.families import AbstractFamily
+
+
+class History(eqx.Module):
+    """The last rows of (a_{s-1}, y_s, inputs_s), oldest first."""
+
+    carry: PyTree
+    y: Float[Array, "rows dy"]
+    inputs: Inputs
+
+    @classmethod
+    def empty(cls, rows: int, carry: PyTree, dim_obs: int, dim_input: int) -> Self:
+        """Rows that no chain will use."""
+        repeated = jax.tree.map(lambda v: jnp.broadcast_to(v, (rows, *v.shape)), carry)
+        inputs = Inputs(jnp.zeros((rows, dim_input)), jnp.ones(rows))
+        return cls(repeated, jnp.full((rows, dim_obs), jnp.nan), inputs)
+
+    def push(self, carry: PyTree, y: Float[Array, "dy"], inputs: Inputs) -> "History":
+        """Drop the oldest row, append the newest."""
+
+        def shift(rows, new):
+            return jnp.concatenate([rows[1:], new[None]])
+
+        rows = (self.carry, self.y, self.inputs)
+        return History(*jax.tree.map(shift, rows, (carry, y, inputs)))
+
+
+def replay(
+    family: AbstractFamily,
+    model: Any,
+    history: History,
+    t: Int[Array, ""],
+    count: int,
+    depth: int,
+) -> tuple[PyTree, PyTree]:
+    """(a_{tau-1}, a_tau) of the last `count` times tau, each by a chain of `depth` updates.
+
+    All chains advance together, so the cost in sequence is `depth`, not `count`.
+    """
+    rows = np.arange(count)[None] + np.arange(depth)[:, None]
+    time = t - (count + depth - 2) + rows
+    initial = family.initial_carry(model)
+    young = time[0] <= 0
+    base = jax.tree.map(lambda v: v[:count], history.carry)
+    base = jax.vmap(lambda fresh, stored: tree.where(fresh, initial, stored))(young, base)
+
+    def advance(carry, y, inputs, valid):
+        return tree.where(valid, family.advance(model, carry, y, inputs), carry)
+
+    def update(pair, row):
+        _, now = pair
+        return (now, jax.vmap(advance)(now, *row)), None
+
+    past = jax.tree.map(lambda v: v[rows], (history.y, history.inputs))
+    (before, now), _ = jax.lax.scan(update, (base, base), (*past, time >= 0))
+    return before, now

@@ -1,0 +1,196 @@
+"""Recursive Monte Carlo variational inference: Algorithms 2 and 3 of the paper, corrected.
+
+At each y_t: recompute the recent carries with the current phi, draw particles from q_t, weigh the
+previous ones, move h and its score coefficients on, and turn them into the increment of the
+gradient of the ELBO, forward (per particle) or windowed (adjoint).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from rmcvi._contract import AbstractRecursion, Gradients, Info, Result, Step, Trainable
+from rmcvi._core import tree
+from rmcvi._core.checks import check_array, check_instance, check_int, check_option
+from rmcvi._core.compensated import CompensatedSum
+from rmcvi.families import AbstractFamily
+from rmcvi.models import AbstractModel
+from rmcvi.recursion._forward import Tangents, forward_gradients
+from rmcvi.recursion._functional import AdditiveFunctional, FunctionalState
+from rmcvi.recursion._history import History, replay
+from rmcvi.recursion._value import Cloud, Estimator, Slot, Value, empty_cloud, propagate
+from rmcvi.recursion._weights import AbstractBackward, DenseWeights, FullWeights
+from rmcvi.recursion._windowed import Window, windowed_gradients
+
+
+class RMCVIState(eqx.Module):
+    """What the next step needs; its size does not depend on t."""
+
+    t: Int[Array, ""]
+    """Number of observations taken in."""
+    carry: PyTree
+    cloud: Cloud
+    offset: CompensatedSum
+    """Running mean of h: the ELBO without the entropy of q_t."""
+    entropy: Float[Array, ""]
+    history: History
+    memory: Window | Tangents
+    functional: FunctionalState | None
+
+
+class RMCVI(AbstractRecursion):
+    """The recursion, with its settings.
+
+    `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default) or
+    "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed) or "none".
+    """
+
+    num_particles: int = eqx.field(static=True)
+    window: int = eqx.field(static=True)
+    bptt: int = eqx.field(static=True)
+    gradient: str = eqx.field(static=True)
+    entropy: str = eqx.field(static=True)
+    control: str = eqx.field(static=True)
+    backward: AbstractBackward
+    functional: AdditiveFunctional | None
+
+    def __init__(
+        self,
+        num_particles: int = 100,
+        *,
+        window: int = 16,
+        bptt: int = 8,
+        gradient: str = "windowed",
+        entropy: str = "closed",
+        control: str = "unbiased",
+        backward: AbstractBackward | None = None,
+        functional: AdditiveFunctional | None = None,
+    ):
+        """N particles, a window of steps for the gradient, `bptt` cell updates differentiated."""
+        self.num_particles = check_int("num_particles", num_particles, 2)
+        self.window = check_int("window", window, 2)
+        self.bptt = check_int("bptt", bptt)
+        self.gradient = check_option("gradient", gradient, ("windowed", "forward"))
+        self.entropy = check_option("entropy", entropy, ("closed", "sampled"))
+        self.control = check_option("control", control, ("unbiased", "in-sample", "none"))
+        self.backward = FullWeights() if backward is None else backward
+        check_instance("backward", self.backward, AbstractBackward)
+        if functional is not None:
+            check_instance("functional", functional, AdditiveFunctional)
+        self.functional = functional
+
+    def init(self, model, family, trainable=None):
+        """The state before the first observation."""
+        check_instance("model", model, AbstractModel)
+        check_instance("family", family, AbstractFamily)
+        carry = family.initial_carry(model)
+        cloud = empty_cloud(family, model, self.num_particles, jax.random.key(0))
+        rows = self._chains + self.bptt - 1
+        functional = None if self.functional is None else self.functional.init(cloud.x)
+        return RMCVIState(
+            t=jnp.zeros((), int),
+            carry=carry,
+            cloud=cloud,
+            offset=CompensatedSum.zeros(),
+            entropy=jnp.zeros(()),
+            history=History.empty(rows, carry, model.dim_obs, model.dim_input),
+            memory=self._empty_memory(model, family, cloud, trainable or Trainable()),
+            functional=functional,
+        )
+
+    @property
+    def _chains(self) -> int:
+        return self.window if self.gradient == "windowed" else 2
+
+    def _empty_memory(
+        self, model: AbstractModel, family: AbstractFamily, cloud: Cloud, trainable: Trainable
+    ) -> Window | Tangents:
+        if self.gradient == "forward":
+            theta = eqx.filter(model, trainable.model)
+            return Tangents.empty(theta, eqx.filter(family, trainable.family), cloud.x.shape[0])
+        coefficient = tree.zeros(cloud.terminal, self.num_particles)
+        weights = self.backward.empty(self.num_particles)
+        slot = Slot(weights, coefficient, cloud.x, cloud.x, cloud.origin)
+        return Window.empty(self.window, slot)
+
+    def step(self, state, model, family, y, inputs, key, trainable=None):
+        """One observation: value, gradients, info."""
+        check_array("y", y, (model.dim_obs,))
+        trainable = trainable or Trainable()
+        theta = eqx.partition(model, trainable.model)
+        phi = eqx.partition(family, trainable.family)
+        t, closed = state.t, self.entropy == "closed"
+        history = state.history.push(state.carry, y, inputs)
+
+        def chains(phi_trained):
+            current = eqx.combine(phi_trained, phi[1])
+            return replay(current, model, history, t, self._chains, self.bptt)
+
+        (before_carry, now_carry), pull = jax.vjp(chains, phi[0])
+        carry_prev, carry = jax.tree.map(lambda v: v[-1], (before_carry, now_carry))
+        est = Estimator(self.num_particles, self.backward, self.entropy, self.control)
+        value = propagate(
+            est, model, family, state.cloud, carry_prev, carry, y, inputs, t == 0, key
+        )
+        if self.gradient == "windowed":
+            memory = state.memory.put(t, value.slot)
+            grads, adjoint = windowed_gradients(
+                theta, phi, memory, history, state.cloud, value,
+                (before_carry, now_carry), pull, t, closed,
+            )
+            mass, beyond = adjoint.mass, adjoint.beyond
+        else:
+            memory, grads = forward_gradients(
+                theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, closed
+            )
+            mass, beyond = jnp.zeros(0), jnp.zeros(())
+        functional = state.functional
+        if self.functional is not None:
+            functional = self.functional.step(functional, value.slot, t > 0)
+        offset = state.offset.add(value.level)
+        new = RMCVIState(
+            t + 1, carry, value.cloud, offset, value.entropy, history, memory, functional
+        )
+        return Step(new, grads, self._info(state, new, value, grads, mass, beyond))
+
+    def _info(
+        self,
+        old: RMCVIState,
+        new: RMCVIState,
+        value: Value,
+        grads: Gradients,
+        mass: Float[Array, "lags"],
+        beyond: Float[Array, ""],
+    ) -> Info:
+        increment = value.level + value.entropy - old.entropy
+        ess = jnp.where(old.t > 0, value.slot.weights.ess(), float(self.num_particles))
+        finite = jnp.isfinite(increment)
+        for leaf in jax.tree.leaves(grads):
+            finite &= jnp.all(jnp.isfinite(leaf))
+        result = jnp.where(beyond > 0.1, int(Result.WINDOW_SHORT), int(Result.SUCCESS))
+        result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), result)
+        return Info(
+            elbo=new.offset.value + value.entropy,
+            increment=increment,
+            ess=ess,
+            contraction=_contraction(value.slot, mass),
+            mass=mass,
+            mass_beyond=beyond,
+            functional=None if new.functional is None else new.functional.value,
+            result=jnp.where(finite, result, int(Result.NON_FINITE)),
+        )
+
+
+def _contraction(slot: Slot, mass: Float[Array, "lags"]) -> Float[Array, ""]:
+    """Mean shrinkage per lag of the adjoint's mass; without one, of neighbouring weight rows."""
+    if mass.size > 2:
+        usable = mass > jnp.finfo(mass.dtype).eps * 100
+        usable = usable & (jnp.arange(mass.size) >= 1)
+        last = jnp.max(jnp.where(usable, jnp.arange(mass.size), 1))
+        ratio = mass[last] / jnp.maximum(mass[1], jnp.finfo(mass.dtype).tiny)
+        return jnp.where(last > 1, ratio ** (1.0 / jnp.maximum(last - 1, 1)), jnp.nan)
+    if isinstance(slot.weights, DenseWeights):
+        w = slot.weights.w
+        return jnp.mean(0.5 * jnp.sum(jnp.abs(w - jnp.roll(w, 1, 0)), 1))
+    return jnp.asarray(jnp.nan)

@@ -1,0 +1,199 @@
+"""The windowed adjoint gradient: the forward recursion read backwards (docs/theory/windowed.md).
+
+grad L_t - grad L_{t-1} = sum_s sum_i d_s[i] grad{ <eta_{s-1} + eta~(x_si), c_si> + Entropy } + terminals
+d_t = 1/N,  d_{t-1} = W_t' (1/N) - 1/N,  d_{s-1} = W_s' d_s.
+
+d_{t-1} has zero mass, so |d_s| contracts: a window of L steps is enough, and |d| at its end says so.
+Cost O(L (N^2 + N P)) and memory O(L N^2), free of any N x P term.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from rmcvi._contract import Gradients
+from rmcvi._core import tree
+from rmcvi._core.inputs import Inputs
+from rmcvi.families import AbstractFamily
+from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.recursion._history import History
+from rmcvi.recursion._value import Cloud, Slot, Value
+
+
+class Window(eqx.Module):
+    """The last L slots in a ring: step s lies at s mod L."""
+
+    slots: Slot
+
+    @classmethod
+    def empty(cls, length: int, slot: Slot) -> "Window":
+        """L copies of a slot without weight."""
+        return cls(jax.tree.map(lambda v: jnp.broadcast_to(v, (length, *v.shape)), slot))
+
+    def put(self, t: Int[Array, ""], slot: Slot) -> "Window":
+        """Overwrite the oldest slot."""
+
+        def write(ring, new):
+            return jax.lax.dynamic_update_index_in_dim(ring, new, t % ring.shape[0], 0)
+
+        return Window(jax.tree.map(write, self.slots, slot))
+
+
+class Adjoint(eqx.Module):
+    """Coefficients of the window's steps, in ring order."""
+
+    row: Float[Array, "lags n"]
+    """d_s."""
+    column: Float[Array, "lags n"]
+    """W_s' d_s."""
+    cross: Float[Array, "lags n dx"]
+    """W_s' (d_s * (x_s - mean x_s)): all a Gaussian transition needs to know of the pairs."""
+    mass: Float[Array, "lags"]
+    """|d_s|_1, newest first."""
+    beyond: Float[Array, ""]
+
+
+def sweep(window: Window, t: Int[Array, ""]) -> Adjoint:
+    """Push the newest step's mass back through the window, one matrix product per lag."""
+    x = window.slots.x
+    length, num, _ = x.shape
+    uniform = jnp.full(num, 1.0 / num, x.dtype)
+
+    def back(d, lag):
+        at = (t - lag) % length
+        slot = jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, at, 0, False), window.slots)
+        deviation = slot.x - jnp.mean(slot.x, 0, keepdims=True)
+        alive = (lag <= t).astype(d.dtype)
+        linked = (lag < t).astype(d.dtype)
+        pushed = linked * slot.weights.push(d[:, None] * jnp.concatenate(
+            [jnp.ones_like(d)[:, None], deviation], 1
+        ))
+        new = pushed[:, 0] - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
+        return new, (alive * d, pushed[:, 0], pushed[:, 1:])
+
+    last, (row, column, cross) = jax.lax.scan(back, uniform, jnp.arange(length))
+    mass, order = jnp.sum(jnp.abs(row), 1), (t - jnp.arange(length)) % length
+    return Adjoint(row[order], column[order], cross[order], mass, jnp.sum(jnp.abs(last)))
+
+
+def windowed_gradients(
+    model: tuple[PyTree, PyTree],
+    family: tuple[PyTree, PyTree],
+    window: Window,
+    history: History,
+    before: Cloud,
+    value: Value,
+    chains: tuple[PyTree, PyTree],
+    pull: Any,
+    t: Int[Array, ""],
+    closed: bool,
+) -> tuple[Gradients, Adjoint]:
+    """Both gradient increments; `model` and `family` come as (trained, rest) partitions."""
+    length = window.slots.x.shape[0]
+    adjoint = sweep(window, t)
+    order = length - 1 - (t - jnp.arange(length)) % length
+    recent = jax.tree.map(lambda v: v[-length:][order], (history.y, history.inputs))
+    time = t - length + 1 + order
+
+    theta, phi = model[0], family[0]
+    if tree.has_arrays(phi):
+        fixed = eqx.combine(*model)
+
+        def variational(phi, before_carry, now_carry):
+            q = eqx.combine(phi, family[1])
+            ringed = jax.tree.map(lambda v: v[order], before_carry)
+            linked = adjoint.row * (time > 0)[:, None]
+            back = backward_score(q, fixed, ringed, window.slots, linked, recent[1], closed)
+            return back + terminal_score(q, now_carry, before, value, t, closed)
+
+        phi, before_bar, now_bar = jax.grad(variational, (0, 1, 2))(phi, *chains)
+        phi = tree.add(phi, pull((before_bar, now_bar))[0])
+    if tree.has_arrays(theta):
+        theta = jax.grad(
+            lambda v: model_score(eqx.combine(v, model[1]), window.slots, adjoint, time, *recent)
+        )(theta)
+    return Gradients(theta, phi), adjoint
+
+
+def backward_score(
+    family: AbstractFamily,
+    model: AbstractModel,
+    carry: PyTree,
+    slots: Slot,
+    d: Float[Array, "lags n"],
+    inputs: Inputs,
+    closed: bool,
+) -> Float[Array, ""]:
+    """sum_s sum_i d_s[i] {<eta_{s-1} + eta~(x_si), c_si> + Entropy}, all but phi held constant."""
+    q = family.distribution
+
+    def slot_sum(carry, slot, d, inputs):
+        eta_prev = family.marginal(carry)
+
+        def particle(x, c):
+            eta = tree.add(eta_prev, family.potential(model, carry, x, inputs))
+            score = tree.vdot(q.relative(eta, slot.origin), c)
+            return score + q.entropy(eta) if closed else score
+
+        return jnp.dot(d, jax.vmap(particle)(slot.x, slot.coefficient))
+
+    return jnp.sum(jax.vmap(slot_sum)(carry, slots, d, inputs))
+
+
+def terminal_score(
+    family: AbstractFamily,
+    carries: PyTree,
+    before: Cloud,
+    value: Value,
+    t: Int[Array, ""],
+    closed: bool,
+) -> Float[Array, ""]:
+    """<eta_t, k_t> + Entropy(eta_t), minus the same at t - 1."""
+    q = family.distribution
+
+    def score(row, cloud):
+        eta = family.marginal(jax.tree.map(lambda v: v[row], carries))
+        linear = tree.vdot(q.relative(eta, cloud.origin), cloud.terminal)
+        return linear + q.entropy(eta) if closed else linear
+
+    return score(-1, value.cloud) - jnp.where(t > 0, score(-2, before), 0.0)
+
+
+def model_score(
+    model: AbstractModel,
+    slots: Slot,
+    adjoint: Adjoint,
+    time: Int[Array, "lags"],
+    y: Float[Array, "lags dy"],
+    inputs: Inputs,
+) -> Float[Array, ""]:
+    """sum_s sum_ij d_s[i] w_ij log m(x_j, x_i) + sum_i d_s[i] log g(x_i, y_s), and log chi at s = 0."""
+
+    def slot_sum(slot, row, linked, column, cross, y, inputs):
+        log_g = jax.vmap(lambda x: model.observed_log_prob(x, y, inputs))(slot.x)
+        return jnp.dot(row, log_g) + transition_score(model, slot, linked, column, cross, inputs)
+
+    linked = adjoint.row * (time > 0)[:, None]
+    total = jax.vmap(slot_sum)(
+        slots, adjoint.row, linked, adjoint.column, adjoint.cross, y, inputs
+    )
+    log_chi = jax.vmap(model.initial_log_prob)(slots.x[0])
+    return jnp.sum(total) + jnp.where(time[0] == 0, jnp.dot(adjoint.row[0], log_chi), 0.0)
+
+
+def transition_score(
+    model: AbstractModel,
+    slot: Slot,
+    row: Float[Array, "n"],
+    column: Float[Array, "n"],
+    cross: Float[Array, "n dx"],
+    inputs: Inputs,
+) -> Float[Array, ""]:
+    """sum_ij d[i] w_ij log m(x_j, x_i): from moments where the noise is Gaussian, else by pairs."""
+    if isinstance(model, AbstractGaussianModel):
+        return model.moment_log_prob(slot.x_prev, slot.x, row, column, cross, inputs)
+    log_m = slot.weights.transition(model, slot.x_prev, slot.x, inputs)
+    return jnp.dot(row, slot.weights.expect(log_m))

@@ -1,0 +1,31 @@
+"""Strict JAX for every test: x64, no rank promotion, shapes and types checked at run time."""
+
+import os
+
+# Each xdist worker has one core to itself; XLA reads this when its first computation starts.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["XLA_FLAGS"] = " ".join(
+        [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_multi_thread_eigen=false"]
+    ).strip()
+
+from collections.abc import Callable
+from itertools import count
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+# jax_debug_key_reuse stays off: tests that compare two runs on the same key would be reuse to it.
+
+# Before the first import of rmcvi, and for good: modules may be imported late, inside a test.
+install_import_hook("rmcvi", "beartype.beartype")
+
+
+@pytest.fixture
+def getkey() -> Callable[[], jax.Array]:
+    """A factory of fresh typed keys, the same sequence in every test."""
+    numbers = count()
+    return lambda: jax.random.key(next(numbers))

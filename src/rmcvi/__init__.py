@@ -15,6 +15,7 @@ from rmcvi.recursion import RMCVI as RMCVI
 from rmcvi.recursion import AcceptReject as AcceptReject
 from rmcvi.recursion import AdditiveFunctional as AdditiveFunctional
 from rmcvi.recursion import FullWeights as FullWeights
+from rmcvi.recursion import PerStepRMCVI as PerStepRMCVI
 from rmcvi.recursion import SampledIndices as SampledIndices
 
 __version__ = "0.1.0"

@@ -1,11 +1,14 @@
 """Wrong calls become a ValueError that names the argument, what it got and what it expected."""
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
+import jax.numpy as jnp
+from jax.core import Tracer
+from jaxtyping import Array
 
 
 def check_int(name: str, value: Any, minimum: int = 1) -> int:
@@ -15,9 +18,10 @@ def check_int(name: str, value: Any, minimum: int = 1) -> int:
     return int(value)
 
 
-def check_real(name: str, value: Any, low: float = -np.inf, high: float = np.inf) -> float:
+def check_real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Return `value` as a float strictly between `low` and `high`."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not low < value < high:
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not low < float(value) < high:
         raise ValueError(f"{name}: got {value!r}, expected a number between {low} and {high}")
     return float(value)
 
@@ -49,5 +53,23 @@ def check_array(name: str, value: Any, shape: Sequence[int | None]) -> None:
     )
     if not fits:
         raise ValueError(f"{name}: got an array of shape {tuple(got)}, expected {expected}")
-    if not np.issubdtype(np.dtype(value.dtype), np.floating):
+    if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(f"{name}: got dtype {value.dtype}, expected a floating dtype")
+
+
+def check_positive(name: str, value: Array) -> None:
+    """Raise unless every entry is positive; traced values cannot be looked at and pass."""
+    if not isinstance(value, Tracer) and not bool(jnp.all(value > 0.0)):
+        raise ValueError(f"{name}: got {value}, expected positive numbers")
+
+
+def as_real(name: str, value: Any) -> Array:
+    """Return `value` as an array in JAX's default precision, or say why it is not real."""
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError):
+        got = type(value).__name__
+        raise ValueError(f"{name}: got {got}, expected an array of real numbers") from None
+    if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)):
+        raise ValueError(f"{name}: got dtype {array.dtype}, expected an array of real numbers")
+    return array.astype(float)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from rmcvi._core.checks import check_array
+from rmcvi._core.checks import as_real, check_array
 
 
 class Inputs(eqx.Module):
@@ -17,9 +17,9 @@ class Inputs(eqx.Module):
     @classmethod
     def of(cls, u: ArrayLike | None = None, dt: ArrayLike | None = None, dim: int = 0) -> "Inputs":
         """Inputs of one step; nothing given means no inputs and a usual step."""
-        u = jnp.zeros(dim) if u is None else jnp.asarray(u, float)
+        u = jnp.zeros(dim) if u is None else as_real("u", u)
         check_array("u", u, (dim,))
-        dt = jnp.asarray(1.0 if dt is None else dt, float)
+        dt = as_real("dt", 1.0 if dt is None else dt)
         check_array("dt", dt, ())
         return cls(u, dt)
 

@@ -46,11 +46,14 @@ def has_arrays(tree: PyTree) -> bool:
 
 
 def only(tree: PyTree, where: Any) -> PyTree:
-    """A filter that is True at the leaves that `where(tree)` picks and False elsewhere.
+    """A filter that is True at the floating leaves of what `where(tree)` picks, False elsewhere.
 
     `rmcvi.only(model, lambda m: (m.log_rho, m.log_gamma))` trains those two alone.
     """
     nothing = jax.tree.map(lambda _: False, tree)
-    picked = where(nothing)
-    chosen = jax.tree.map(lambda _: True, picked)
-    return eqx.tree_at(where, nothing, chosen)
+    picked = where(tree)
+    try:
+        return eqx.tree_at(where, nothing, jax.tree.map(eqx.is_inexact_array, picked))
+    except TypeError:
+        message = f"where: got {picked!r}, expected leaves or subtrees of {type(tree).__name__}"
+        raise ValueError(message) from None

@@ -1,11 +1,11 @@
 """A variational family q_phi with backward factorisation (paper, eq. 5-6).
 
-q_{0:t} = q_t prod_s q_{s-1|s}: the carry a_t = A(a_{t-1}, y_t) gives the natural parameter of q_t, and
-q_{s-1|s}(x_s, .) has natural parameter eta_{s-1} + potential(x_s).
+q_{0:t} = q_t prod_s q_{s-1|s}: the carry a_t = A(a_{t-1}, y_t) gives the natural parameter of q_t,
+and q_{s-1|s}(x_s, .) has natural parameter eta_{s-1} + potential(x_s).
 """
 
 import abc
-from typing import Any, Self
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,14 +15,16 @@ from jaxtyping import Array, Float, Key, PyTree
 from rmcvi._core.inputs import Inputs
 from rmcvi.families._exponential import AbstractExponentialFamily
 
+Distribution = TypeVar("Distribution", bound=AbstractExponentialFamily)
 
-class AbstractFamily(eqx.Module):
+
+class AbstractFamily(eqx.Module, Generic[Distribution]):
     """phi is every floating array leaf; the model is an argument and held constant.
 
     Carries are pytrees of arrays. The carry before the first observation, a_{-1}, is learned.
     """
 
-    distribution: eqx.AbstractVar[AbstractExponentialFamily]
+    distribution: eqx.AbstractVar[Distribution]
 
     @abc.abstractmethod
     def initial_carry(self, model: Any) -> PyTree:
@@ -37,12 +39,10 @@ class AbstractFamily(eqx.Module):
         """Natural parameter eta_t of q_t."""
 
     @abc.abstractmethod
-    def potential(
-        self, model: Any, carry: PyTree, x: Float[Array, "dx"], inputs: Inputs
-    ) -> PyTree:
+    def potential(self, model: Any, carry: PyTree, x: Float[Array, "dx"], inputs: Inputs) -> PyTree:
         """Natural parameter that x_t adds to eta_{t-1}; `carry` is a_{t-1}, `inputs` those of t."""
 
-    def project(self) -> Self:
+    def project(self) -> "AbstractFamily":
         """The nearest admissible parameters, applied after each gradient step."""
         return self
 
@@ -60,7 +60,7 @@ def scaled_mlp(
     return eqx.tree_at(layer, net, (last * weight, jnp.zeros_like(bias)))
 
 
-def squash(x: Float[Array, "k"]) -> Float[Array, "2k"]:
+def squash(x: Float[Array, "k"]) -> Float[Array, "2*k"]:
     """Two bounded-slope views of a residual: where it is, and how far out it is."""
     return jnp.concatenate([jnp.tanh(x), jnp.arcsinh(x)])
 

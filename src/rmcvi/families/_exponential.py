@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Key
 
 from rmcvi._core import tree
 
 LOG_2PI = 1.8378770664093453
-Eta = TypeVar("Eta", bound=PyTree)
+Eta = TypeVar("Eta")
 
 
 class AbstractExponentialFamily(eqx.Module, Generic[Eta]):
@@ -61,12 +61,12 @@ class AbstractExponentialFamily(eqx.Module, Generic[Eta]):
         return x
 
     def log_supremum(self, eta: Eta) -> Float[Array, ""]:
-        """sup over x of <eta, T(x)>, infinity where unbounded or unknown (accept-reject)."""
+        """Supremum over x of <eta, T(x)>, infinity where unbounded or unknown (accept-reject)."""
         del eta
         return jnp.asarray(jnp.inf)
 
     def log_prob(self, eta: Eta, x: Float[Array, "dx"]) -> Float[Array, ""]:
-        """log q(x)."""
+        """`log q(x)`."""
         return tree.vdot(eta, self.statistic(x)) - self.log_normaliser(eta)
 
 
@@ -89,20 +89,20 @@ class DiagonalGaussian(AbstractExponentialFamily[Natural]):
         return 0.5 * jnp.sum(eta.linear**2 / eta.precision - jnp.log(eta.precision) + LOG_2PI)
 
     def entropy(self, eta):
-        """sum (1 + log 2 pi - log precision) / 2."""
+        """`sum (1 + log 2 pi - log precision) / 2`."""
         return 0.5 * jnp.sum(1.0 + LOG_2PI - jnp.log(eta.precision))
 
     def sample(self, key, eta, num):
-        """mean + noise / sqrt(precision)."""
+        """`mean + noise / sqrt(precision)`."""
         noise = jax.random.normal(key, (num, eta.linear.size), eta.linear.dtype)
         return self.mean(eta)[None] + noise * jax.lax.rsqrt(eta.precision)[None]
 
     def mean(self, eta):
-        """linear / precision."""
+        """`linear / precision`."""
         return eta.linear / eta.precision
 
     def covariance(self, eta):
-        """diag(1 / precision)."""
+        """`diag(1 / precision)`."""
         return jnp.diag(1.0 / eta.precision)
 
     def relative(self, eta, origin):
@@ -110,19 +110,15 @@ class DiagonalGaussian(AbstractExponentialFamily[Natural]):
         return Natural(eta.linear - eta.precision * origin, eta.precision)
 
     def shift(self, x, origin):
-        """x - origin."""
+        """`x - origin`."""
         return x - origin
 
     def log_supremum(self, eta):
-        """sum linear^2 / precision / 2 where all precisions are positive."""
+        """`sum linear^2 / precision / 2` where all precisions are positive."""
         safe = jnp.where(eta.precision > 0.0, eta.precision, 1.0)
-        return jnp.where(
-            jnp.all(eta.precision > 0.0), 0.5 * jnp.sum(eta.linear**2 / safe), jnp.inf
-        )
+        return jnp.where(jnp.all(eta.precision > 0.0), 0.5 * jnp.sum(eta.linear**2 / safe), jnp.inf)
 
-    def from_moments(
-        self, mean: Float[Array, "dx"], precision: Float[Array, "dx dx"]
-    ) -> Natural:
+    def from_moments(self, mean: Float[Array, "dx"], precision: Float[Array, "dx dx"]) -> Natural:
         """The member with this mean that is closest to N(mean, precision^-1) in KL(q | .)."""
         diagonal = jnp.diagonal(precision)
         return Natural(diagonal * mean, diagonal)
@@ -147,18 +143,18 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         return 0.5 * eta.linear.size * (1.0 + LOG_2PI) - _half_log_det(chol)
 
     def sample(self, key, eta, num):
-        """mean + L'^-1 noise, with precision = L L'."""
+        """`mean + L'^-1 noise`, with precision = L L'."""
         chol = jnp.linalg.cholesky(eta.precision)
         noise = jax.random.normal(key, (eta.linear.size, num), eta.linear.dtype)
         spread = solve_triangular(chol, noise, lower=True, trans="T").T
         return cho_solve((chol, True), eta.linear)[None] + spread
 
     def mean(self, eta):
-        """precision^-1 linear."""
+        """`precision^-1 linear`."""
         return cho_solve((jnp.linalg.cholesky(eta.precision), True), eta.linear)
 
     def covariance(self, eta):
-        """precision^-1."""
+        """`precision^-1`."""
         chol = jnp.linalg.cholesky(eta.precision)
         return cho_solve((chol, True), jnp.eye(eta.linear.size, dtype=eta.linear.dtype))
 
@@ -167,19 +163,17 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         return Natural(eta.linear - eta.precision @ origin, eta.precision)
 
     def shift(self, x, origin):
-        """x - origin."""
+        """`x - origin`."""
         return x - origin
 
     def log_supremum(self, eta):
-        """linear' precision^-1 linear / 2 where the precision is positive definite."""
+        """`linear' precision^-1 linear / 2` where the precision is positive definite."""
         chol = jnp.linalg.cholesky(eta.precision)
         white = solve_triangular(chol, eta.linear, lower=True)
         bound = 0.5 * white @ white
         return jnp.where(jnp.isfinite(bound), bound, jnp.inf)
 
-    def from_moments(
-        self, mean: Float[Array, "dx"], precision: Float[Array, "dx dx"]
-    ) -> Natural:
+    def from_moments(self, mean: Float[Array, "dx"], precision: Float[Array, "dx dx"]) -> Natural:
         """N(mean, precision^-1)."""
         return Natural(precision @ mean, precision)
 

@@ -1,4 +1,4 @@
-"""q tied to the model: an extended Kalman step and a linearised potential, with learned corrections.
+"""q tied to the model: an extended Kalman step, a linearised potential, and learned corrections.
 
 Networks start near zero, so that an untrained family is the extended Kalman smoother of the
 current model; they learn what the linearisation misses.
@@ -33,7 +33,7 @@ class TiedCarry(eqx.Module):
     memory: Float[Array, "da"]
 
 
-class ExtendedKalmanFamily(AbstractFamily):
+class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     """`InnovationFamily` tied to the model in mean, precision and potential.
 
     phi: one network that corrects the filter (in units of its standard deviation and log-scale)

@@ -27,7 +27,7 @@ class InnovationCarry(eqx.Module):
     memory: Float[Array, "*batch da"]
 
 
-class InnovationFamily(AbstractFamily):
+class InnovationFamily(AbstractFamily[DiagonalGaussian]):
     """Diagonal Gaussian whose cell corrects the model's prediction; reaches the Bayes floor.
 
     Needs a model with additive Gaussian transition noise. `ExtendedKalmanFamily` ties the
@@ -62,9 +62,7 @@ class InnovationFamily(AbstractFamily):
         """The learned a_{-1}."""
         base = _base_precision(model, Inputs(jnp.zeros(model.dim_input), jnp.ones(())))
         bounded = _bounded(self.start_log_precision)
-        return InnovationCarry(
-            self.start_mean, bounded, base * jnp.exp(bounded), self.start_memory
-        )
+        return InnovationCarry(self.start_mean, bounded, base * jnp.exp(bounded), self.start_memory)
 
     def advance(self, model, carry, y, inputs):
         """Predict through the model, then correct by what the residuals say."""

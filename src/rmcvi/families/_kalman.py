@@ -72,9 +72,7 @@ def predict(model: KalmanModel, now: Moments, inputs: Inputs) -> Moments:
     )
 
 
-def condition(
-    model: KalmanModel, prior: Moments, y: Float[Array, "dy"], inputs: Inputs
-) -> Moments:
+def condition(model: KalmanModel, prior: Moments, y: Float[Array, "dy"], inputs: Inputs) -> Moments:
     """Moments of x_t after y_t."""
     _, seen = split_missing(y)
     rows = model.emission_information(prior.mean, seen, inputs)

@@ -10,7 +10,6 @@ from rmcvi.families._base import AbstractFamily
 from rmcvi.families._exponential import DiagonalGaussian, FullGaussian
 from rmcvi.families._kalman import (
     KalmanModel,
-    Moments,
     condition,
     expand,
     initial_moments,
@@ -21,7 +20,7 @@ from rmcvi.families._kalman import (
 )
 
 
-class LinearGaussianFamily(AbstractFamily):
+class LinearGaussianFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     """Kalman filter and backward kernels of `kalman`, or of the learned model if it is None.
 
     Tied to a non-linear Gaussian model it is the extended Kalman smoother.

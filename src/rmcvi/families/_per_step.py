@@ -1,25 +1,29 @@
 """Non-amortised family: each time step has its own q_t and its own potential (paper, appendix E.2).
 
-q_t = N(mean, diag), eta~_t(x) = (net(x), constant precision); nothing is shared through time, so the
-parameters of step t are found by gradient steps on y_t and then left alone.
+q_t = N(mean, diag), eta~_t(x) = (net(x), constant precision); nothing is shared through time, so
+the parameters of step t are found by gradient steps on y_t and then left alone.
 """
 
-from typing import Self
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from rmcvi._core.checks import check_instance, check_int
 from rmcvi._core.inputs import Inputs
 from rmcvi._core.positive import positive, unconstrained
-from rmcvi.families._base import scaled_mlp
+from rmcvi.families._base import AbstractFamily, scaled_mlp
 from rmcvi.families._exponential import DiagonalGaussian, Natural
 from rmcvi.families._kalman import KalmanModel, Moments, predict
 
 
-class PerStepFamily(eqx.Module):
+class PerStepCarry(eqx.Module):
+    """q_t as the next step sees it."""
+
+    mean: Float[Array, "*batch dx"]
+    raw_scale: Float[Array, "*batch dx"]
+
+
+class PerStepFamily(AbstractFamily):
     """Parameters phi^t of one step: q_t and the potential that links it to step t - 1."""
 
     mean: Float[Array, "dx"]
@@ -41,17 +45,32 @@ class PerStepFamily(eqx.Module):
         self.raw_precision = unconstrained(1.0 / scale)
         self.distribution = DiagonalGaussian()
 
-    def marginal(self) -> Natural:
-        """Natural parameter of q_t."""
-        precision = positive(self.raw_scale) ** -2
-        return Natural(precision * self.mean, precision)
+    def parameters(self) -> PerStepCarry:
+        """q_t, to be kept when the next step is fitted."""
+        return PerStepCarry(self.mean, self.raw_scale)
 
-    def potential(self, x: Float[Array, "dx"]) -> Natural:
+    def initial_carry(self, model):
+        """q_t itself: nothing is carried but the last step's parameters."""
+        del model
+        return self.parameters()
+
+    def advance(self, model, carry, y, inputs):
+        """q_t itself: y_t has entered by the fit."""
+        del model, carry, y, inputs
+        return self.parameters()
+
+    def marginal(self, carry):
+        """Natural parameter of N(mean, scale^2)."""
+        precision = positive(carry.raw_scale) ** -2
+        return Natural(precision * carry.mean, precision)
+
+    def potential(self, model, carry, x, inputs):
         """A Gaussian whose centre is x plus a network's shift, in the precision's unit."""
+        del model, carry, inputs
         root = positive(self.raw_precision)
         return Natural(root**2 * x + root * self.net(x), root**2)
 
-    def warm_start(self, model: KalmanModel, inputs: Inputs) -> Self:
+    def warm_start(self, model: KalmanModel, inputs: Inputs) -> "PerStepFamily":
         """The family of the next step: linearised prediction of q_t, networks kept."""
         now = Moments(self.mean, jnp.diag(positive(self.raw_scale) ** 2), jnp.zeros(()))
         ahead = predict(model, now, inputs)

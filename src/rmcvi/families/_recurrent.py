@@ -3,8 +3,6 @@
 a_t = tanh(cell(a_{t-1}, y_t, mask, u_t)),  eta_t = readout(a_t),  eta~(x) = potential(x).
 """
 
-from typing import Self
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,7 +15,7 @@ from rmcvi.families._base import AbstractFamily, clip_spectral_norm, scaled_mlp
 from rmcvi.families._exponential import DiagonalGaussian, FullGaussian, Natural
 
 
-class RecurrentFamily(AbstractFamily):
+class RecurrentFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     """Knows nothing of the model: it needs dimensions only, and learns everything else.
 
     With `spectral_norm` every weight of the cell is projected after each step, so that the carry
@@ -53,13 +51,16 @@ class RecurrentFamily(AbstractFamily):
         check_int("memory", memory)
         check_int("width", width)
         check_int("depth", depth, 0)
-        self.spectral_norm = spectral_norm and check_real("spectral_norm", spectral_norm, 0.0)
-        self.bound = bound and check_real("bound", bound, 0.0)
+        for name, value in {"spectral_norm": spectral_norm, "bound": bound}.items():
+            if value is not None:
+                check_real(name, value, 0.0)
+        self.spectral_norm, self.bound = spectral_norm, bound
         self.distribution = DiagonalGaussian() if diagonal else FullGaussian()
         k1, k2, k3 = jax.random.split(key, 3)
         outputs = dim_state + (dim_state if diagonal else dim_state**2)
         size = memory + 2 * dim_obs + dim_input + 1
-        self.cell = eqx.nn.MLP(size, memory, width, depth, jnp.tanh, key=k1)
+        cell = eqx.nn.MLP(size, memory, width, depth, jnp.tanh, key=k1)
+        self.cell = cell if spectral_norm is None else _clip(cell, memory, spectral_norm)
         self.readout = scaled_mlp(memory, outputs, width, depth, 0.3, k2)
         self.net = scaled_mlp(dim_state, outputs, width, depth, 0.3, k3)
         self.start = jnp.zeros(memory)
@@ -90,9 +91,7 @@ class RecurrentFamily(AbstractFamily):
         linear, precision = self._split(self.net(x), 0.0)
         if self.bound is None:
             return Natural(linear, precision)
-        return jax.tree.map(
-            lambda v: self.bound * jnp.tanh(v / self.bound), Natural(linear, precision)
-        )
+        return Natural(_squash(linear, self.bound), _squash_precision(precision, self.bound))
 
     def _split(self, out: Array, floor: float) -> tuple[Array, Array]:
         """A vector and a positive precision (vector, or matrix by its Cholesky factor)."""
@@ -104,13 +103,31 @@ class RecurrentFamily(AbstractFamily):
         chol = jnp.tril(raw, -1) + jnp.diag(positive(jnp.diagonal(raw), floor))
         return mean, chol @ chol.T
 
-    def project(self) -> Self:
+    def project(self) -> "RecurrentFamily":
         """Clip the spectral norm of every weight through which a_{t-1} passes."""
         if self.spectral_norm is None:
             return self
-        memory, bound = self.start.size, self.spectral_norm
-        weights = [layer.weight for layer in self.cell.layers]
-        recurrent = clip_spectral_norm(weights[0][:, :memory], bound)
-        first = jnp.concatenate([recurrent, weights[0][:, memory:]], 1)
-        rest = [clip_spectral_norm(w, bound) for w in weights[1:]]
-        return eqx.tree_at(lambda f: [v.weight for v in f.cell.layers], self, [first, *rest])
+        clipped = _clip(self.cell, self.start.size, self.spectral_norm)
+        return eqx.tree_at(lambda f: f.cell, self, clipped)
+
+
+def _clip(cell: eqx.nn.MLP, memory: int, bound: float) -> eqx.nn.MLP:
+    """The first layer's recurrent columns and all of the others, scaled down to `bound`."""
+    weights = [layer.weight for layer in cell.layers]
+    recurrent = clip_spectral_norm(weights[0][:, :memory], bound)
+    first = jnp.concatenate([recurrent, weights[0][:, memory:]], 1)
+    rest = [clip_spectral_norm(w, bound) for w in weights[1:]]
+    return eqx.tree_at(lambda net: [v.weight for v in net.layers], cell, [first, *rest])
+
+
+def _squash(v: Array, bound: float) -> Array:
+    """Into (-bound, bound), nearly the identity near zero."""
+    return bound * jnp.tanh(v / bound)
+
+
+def _squash_precision(precision: Array, bound: float) -> Array:
+    """A matrix is scaled by its trace as a whole: entry by entry it could lose its sign."""
+    if precision.ndim == 1:
+        return _squash(precision, bound)
+    size = jnp.trace(precision) + jnp.finfo(precision.dtype).tiny
+    return precision * (_squash(size, bound) / size)

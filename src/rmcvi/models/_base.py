@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi._core.inputs import Inputs, split_missing
+from rmcvi._core.inputs import Inputs
 
 
 class AbstractModel(eqx.Module):
@@ -25,9 +25,14 @@ class AbstractModel(eqx.Module):
         """Length of `inputs.u`."""
         return 0
 
+    @property
+    def fill_value(self) -> float:
+        """A value that y can take: densities see it, with weight zero, where y is missing."""
+        return 0.0
+
     @abc.abstractmethod
     def initial_log_prob(self, x: Float[Array, "dx"]) -> Float[Array, ""]:
-        """log chi(x_0)."""
+        """`log chi(x_0)`."""
 
     @abc.abstractmethod
     def initial_sample(self, key: Key[Array, ""]) -> Float[Array, "dx"]:
@@ -37,7 +42,7 @@ class AbstractModel(eqx.Module):
     def transition_log_prob(
         self, x_prev: Float[Array, "dx"], x: Float[Array, "dx"], inputs: Inputs
     ) -> Float[Array, ""]:
-        """log m(x_{t-1}, x_t)."""
+        """`log m(x_{t-1}, x_t)`."""
 
     @abc.abstractmethod
     def transition_sample(
@@ -49,7 +54,7 @@ class AbstractModel(eqx.Module):
     def emission_log_prob(
         self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
     ) -> Float[Array, "dy"]:
-        """log g(x_t, y_t), one number per coordinate of y (independent given x)."""
+        """`log g(x_t, y_t)`, one number per coordinate of y (independent given x)."""
 
     @abc.abstractmethod
     def emission_sample(
@@ -60,14 +65,15 @@ class AbstractModel(eqx.Module):
     def observed_log_prob(
         self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
     ) -> Float[Array, ""]:
-        """log g over the coordinates of y that are not NaN; override if they are correlated."""
-        filled, seen = split_missing(y)
-        return jnp.dot(seen, self.emission_log_prob(x, filled, inputs))
+        """`log g` over the coordinates of y that are not NaN; override if they are correlated."""
+        seen = ~jnp.isnan(y)
+        log_g = self.emission_log_prob(x, jnp.where(seen, y, self.fill_value), inputs)
+        return jnp.sum(jnp.where(seen, log_g, 0.0))
 
     def pairwise_log_prob(
         self, x_prev: Float[Array, "m dx"], x: Float[Array, "n dx"], inputs: Inputs
     ) -> Float[Array, "n m"]:
-        """log m(x_prev[j], x[i]) for all pairs: row = now, column = before."""
+        """`log m(x_prev[j], x[i])` for all pairs: row = now, column = before."""
 
         def row(x_i):
             return jax.vmap(lambda x_j: self.transition_log_prob(x_j, x_i, inputs))(x_prev)

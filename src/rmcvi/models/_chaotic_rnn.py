@@ -1,7 +1,7 @@
 """Chaotic recurrent network, x_t = x + dt / rho (gamma W tanh(x) - x) + noise, y = x + Student-t.
 
-Settings of the paper (errata B9): dt = .001, rho = .025, gamma = 2.5, noise variance .01, two degrees
-of freedom, scale .1. The published W is unknown: it is drawn from `key`.
+Settings of the paper (errata B9): dt = .001, rho = .025, gamma = 2.5, noise variance .01, two
+degrees of freedom, scale .1. The published W is unknown: it is drawn from `key`.
 """
 
 import equinox as eqx
@@ -23,6 +23,8 @@ class ChaoticRNN(AbstractGaussianModel):
     weights: Float[Array, "dx dx"]
     raw_noise: Float[Array, "dx"]
     raw_obs_scale: Float[Array, "dx"]
+    dim_state: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
     euler_step: float = eqx.field(static=True)
     dof: float = eqx.field(static=True)
 
@@ -39,29 +41,20 @@ class ChaoticRNN(AbstractGaussianModel):
         key: Key[Array, ""] | None = None,
     ):
         """`noise` is a standard deviation; W_ij ~ N(0, 1 / dim) is drawn from `key`."""
-        check_int("dim", dim)
+        self.dim_state = self.dim_obs = check_int("dim", dim)
         for name, value in dict(rho=rho, gamma=gamma, noise=noise, obs_scale=obs_scale).items():
             check_real(name, value, 0.0)
         key = jax.random.key(0) if key is None else key
-        self.log_rho, self.log_gamma = jnp.log(rho), jnp.log(gamma)
+        self.log_rho = jnp.log(jnp.asarray(rho, float))
+        self.log_gamma = jnp.log(jnp.asarray(gamma, float))
         self.weights = jax.random.normal(key, (dim, dim)) / jnp.sqrt(dim)
         self.raw_noise = unconstrained(jnp.full(dim, noise))
         self.raw_obs_scale = unconstrained(jnp.full(dim, obs_scale))
         self.euler_step = check_real("euler_step", euler_step, 0.0)
         self.dof = check_real("dof", dof, 0.0)
 
-    @property
-    def dim_state(self) -> int:
-        """dx."""
-        return self.weights.shape[0]
-
-    @property
-    def dim_obs(self) -> int:
-        """dy = dx."""
-        return self.weights.shape[0]
-
     def initial_log_prob(self, x):
-        """log N(x; 0, Q)."""
+        """`log N(x; 0, Q)`."""
         return jnp.sum(normal_log_prob(x, jnp.zeros_like(x), positive(self.raw_noise)))
 
     def initial_sample(self, key):
@@ -78,7 +71,7 @@ class ChaoticRNN(AbstractGaussianModel):
         return positive(self.raw_noise) * jnp.sqrt(inputs.dt)
 
     def emission_log_prob(self, x, y, inputs):
-        """log Student-t(y - x)."""
+        """`log Student-t(y - x)`."""
         del inputs
         scale, nu = positive(self.raw_obs_scale), self.dof
         constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * jnp.log(nu * jnp.pi)
@@ -91,7 +84,7 @@ class ChaoticRNN(AbstractGaussianModel):
         return x + positive(self.raw_obs_scale) * jax.random.t(key, self.dof, x.shape, x.dtype)
 
     def emission_mean(self, x, inputs):
-        """x."""
+        """The state itself."""
         del inputs
         return x
 

@@ -26,7 +26,7 @@ class AbstractGaussianModel(AbstractModel):
 
     @abc.abstractmethod
     def transition_mean(self, x_prev: Float[Array, "dx"], inputs: Inputs) -> Float[Array, "dx"]:
-        """f(x_{t-1})."""
+        """`f(x_{t-1})`."""
 
     @abc.abstractmethod
     def transition_scale(self, inputs: Inputs) -> Scale:
@@ -53,13 +53,13 @@ class AbstractGaussianModel(AbstractModel):
         return jax.jacfwd(self.transition_mean)(x_prev, inputs)
 
     def transition_log_prob(self, x_prev, x, inputs):
-        """log N(x; f(x_prev), S S')."""
+        """`log N(x; f(x_prev), S S')`."""
         scale = self.transition_scale(inputs)
         white = whiten(scale, (x - self.transition_mean(x_prev, inputs))[None])[0]
         return -0.5 * white @ white - log_volume(scale)
 
     def transition_sample(self, key, x_prev, inputs):
-        """f(x_prev) + S e."""
+        """`f(x_prev) + S e`."""
         noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
         scale = self.transition_scale(inputs)
         spread = scale * noise if scale.ndim == 1 else scale @ noise
@@ -83,7 +83,7 @@ class AbstractGaussianModel(AbstractModel):
         cross: Float[Array, "m dx"],
         inputs: Inputs,
     ) -> Float[Array, ""]:
-        """sum_ij A_ij log m(x_prev[j], x[i]) from the moments of A alone.
+        """`sum_ij A_ij log m(x_prev[j], x[i])` from the moments of A alone.
 
         `row_weight` = A 1, `column_weight` = A' 1, `cross` = A' (x - mean(x)).
         """
@@ -103,7 +103,7 @@ def whiten(scale: Scale, x: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
 
 
 def log_volume(scale: Scale) -> Float[Array, ""]:
-    """log of the normalising constant of N(0, S S')."""
+    """Log of the normalising constant of N(0, S S')."""
     diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
     return jnp.sum(jnp.log(diagonal)) + 0.5 * diagonal.size * LOG_2PI
 
@@ -114,5 +114,5 @@ def normal_log_prob(x: Array, mean: Array, scale: Array) -> Array:
 
 
 def draw_normal(key: Key[Array, ""], mean: Array, scale: Array) -> Array:
-    """mean + scale * e, elementwise."""
+    """`mean + scale * e`, elementwise."""
     return mean + scale * jax.random.normal(key, mean.shape, mean.dtype)

@@ -4,15 +4,15 @@ F is the transition over a usual step; over a step of length dt it is I + dt (F 
 variance times dt (exact at dt = 1, Euler elsewhere, as for every model of the zoo).
 """
 
-from typing import Self
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
-from rmcvi._core.checks import check_array, check_int, check_option
+from rmcvi._core.checks import as_real, check_array, check_int, check_option, check_positive
 from rmcvi._core.inputs import split_missing
 from rmcvi._core.positive import positive, unconstrained
 from rmcvi.models._gaussian import (
@@ -43,6 +43,8 @@ class LinearGaussian(AbstractGaussianModel):
     raw_initial_noise: Float[Array, "dx"]
     state_input: Float[Array, "dx du"]
     obs_input: Float[Array, "dy du"]
+    dim_state: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -59,26 +61,25 @@ class LinearGaussian(AbstractGaussianModel):
         self.transition = _matrix("transition", transition)
         self.emission = _matrix("emission", emission)
         dx, dy = self.transition.shape[0], self.emission.shape[0]
+        self.dim_state, self.dim_obs = dx, dy
         check_array("transition", self.transition, (dx,) * self.transition.ndim)
         check_array("emission", self.emission, (dx,) if self.emission.ndim == 1 else (dy, dx))
         self.raw_transition_noise = _raw_scale("transition_noise", transition_noise, dx)
         self.raw_emission_noise = _raw_scale("emission_noise", emission_noise, dy)
-        self.initial_mean = _vector("initial_mean", 0.0 if initial_mean is None else initial_mean, dx)
-        noise = 1.0 if initial_noise is None else initial_noise
-        self.raw_initial_noise = unconstrained(_vector("initial_noise", noise, dx))
-        inputs = [jnp.asarray(m, float) for m in (state_input, obs_input) if m is not None]
-        du = inputs[0].shape[-1] if inputs else 0
-        self.state_input = jnp.zeros((dx, du)) if state_input is None else inputs[0]
-        self.obs_input = jnp.zeros((dy, du)) if obs_input is None else inputs[-1]
-        check_array("state_input", self.state_input, (dx, du))
-        check_array("obs_input", self.obs_input, (dy, du))
+        self.initial_mean = _vector(
+            "initial_mean", 0.0 if initial_mean is None else initial_mean, dx
+        )
+        noise = _vector("initial_noise", 1.0 if initial_noise is None else initial_noise, dx)
+        check_positive("initial_noise", noise)
+        self.raw_initial_noise = unconstrained(noise)
+        self.state_input, self.obs_input = _input_matrices(state_input, obs_input, dx, dy)
 
     @classmethod
-    def preset(cls, name: str, dim: int, key: Key[Array, ""]) -> Self:
+    def preset(cls, name: str, dim: int, key: Key[Array, ""]) -> "LinearGaussian":
         """Diagonal F and G with entries U(.5, 1) and the noise of one reading of the paper.
 
-        `campbell`: standard deviations .1 and .25; `appendix`: variances .1 and .25; `text`: 1 and 1
-        (errata B1).
+        `campbell`: standard deviations .1 and .25; `appendix`: variances .1 and .25; `text`: 1 and
+        1 (errata B1).
         """
         check_option("name", name, PRESETS)
         check_int("dim", dim)
@@ -87,22 +88,12 @@ class LinearGaussian(AbstractGaussianModel):
         return cls(f, g, jnp.full(dim, q), jnp.full(dim, r), initial_noise=jnp.full(dim, q))
 
     @property
-    def dim_state(self) -> int:
-        """dx."""
-        return self.transition.shape[0]
-
-    @property
-    def dim_obs(self) -> int:
-        """dy."""
-        return self.emission.shape[0]
-
-    @property
     def dim_input(self) -> int:
-        """du."""
+        """Length of `inputs.u`."""
         return self.state_input.shape[1]
 
     def initial_log_prob(self, x):
-        """log N(x; initial mean, diagonal)."""
+        """`log N(x; initial mean, diagonal)`."""
         return jnp.sum(normal_log_prob(x, self.initial_mean, self.initial_scale()))
 
     def initial_sample(self, key):
@@ -114,21 +105,21 @@ class LinearGaussian(AbstractGaussianModel):
         return positive(self.raw_initial_noise)
 
     def transition_mean(self, x_prev, inputs):
-        """x + dt (F x + B u - x)."""
+        """`x + dt (F x + B u - x)`."""
         drift = _apply(self.transition, x_prev) + self.state_input @ inputs.u - x_prev
         return x_prev + inputs.dt * drift
 
     def transition_scale(self, inputs):
-        """S sqrt(dt)."""
+        """`S sqrt(dt)`."""
         return _scale(self.raw_transition_noise) * jnp.sqrt(inputs.dt)
 
     def transition_jacobian(self, x_prev, inputs):
-        """I + dt (F - I)."""
+        """`I + dt (F - I)`."""
         eye = jnp.eye(x_prev.size, dtype=x_prev.dtype)
         return eye + inputs.dt * (_dense(self.transition) - eye)
 
     def emission_mean(self, x, inputs):
-        """G x + D u."""
+        """`G x + D u`."""
         return _apply(self.emission, x) + self.obs_input @ inputs.u
 
     def emission_scale(self, x, inputs):
@@ -138,7 +129,7 @@ class LinearGaussian(AbstractGaussianModel):
         return scale if scale.ndim == 1 else jnp.sqrt(jnp.sum(scale**2, 1))
 
     def emission_log_prob(self, x, y, inputs):
-        """log N(y; G x + D u, R), coordinate by coordinate given the ones before."""
+        """`log N(y; G x + D u, R)`, coordinate by coordinate given the ones before."""
         scale, residual = _scale(self.raw_emission_noise), y - self.emission_mean(x, inputs)
         white = whiten(scale, residual[None])[0]
         diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
@@ -156,9 +147,7 @@ class LinearGaussian(AbstractGaussianModel):
         if self.raw_emission_noise.ndim == 1:
             return jnp.dot(seen, self.emission_log_prob(x, filled, inputs))
         chol = self._observed_noise(seen)
-        white = solve_triangular(
-            chol, seen * (filled - self.emission_mean(x, inputs)), lower=True
-        )
+        white = solve_triangular(chol, seen * (filled - self.emission_mean(x, inputs)), lower=True)
         missing = self.dim_obs - jnp.sum(seen)
         return -0.5 * white @ white - log_volume(chol) + 0.5 * LOG_2PI * missing
 
@@ -179,28 +168,44 @@ class LinearGaussian(AbstractGaussianModel):
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:
-    array = jnp.asarray(value, float)
+    array = as_real(name, value)
     if array.ndim not in (1, 2):
         raise ValueError(f"{name}: got {array.ndim} axes, expected a vector or a matrix")
     return array
 
 
+def _input_matrices(
+    state: ArrayLike | None, obs: ArrayLike | None, dx: int, dy: int
+) -> tuple[Array, Array]:
+    """B and D with as many columns as each other; one that is not given is zero."""
+    given, du = {}, None
+    for name, value, rows in (("state_input", state, dx), ("obs_input", obs, dy)):
+        if value is not None:
+            given[name] = as_real(name, value)
+            check_array(name, given[name], (rows, du))
+            du = given[name].shape[1]
+    b, d = (jnp.zeros((rows, du or 0)) for rows in (dx, dy))
+    return given.get("state_input", b), given.get("obs_input", d)
+
+
 def _vector(name: str, value: ArrayLike, dim: int) -> Array:
-    array = jnp.asarray(value, float)
+    array = as_real(name, value)
     array = jnp.full(dim, array) if array.ndim == 0 else array
     check_array(name, array, (dim,))
     return array
 
 
 def _raw_scale(name: str, value: ArrayLike, dim: int) -> Array:
-    array = jnp.asarray(value, float)
-    array = jnp.full(dim, array) if array.ndim == 0 else array
-    check_array(name, array, (dim,) * max(array.ndim, 1))
-    diagonal = array if array.ndim == 1 else jnp.diagonal(array)
-    if not bool(jnp.all(diagonal > 0.0)):
-        raise ValueError(f"{name}: got {diagonal}, expected positive standard deviations")
-    raw = unconstrained(diagonal)
-    return raw if array.ndim == 1 else jnp.tril(array, -1) + jnp.diag(raw)
+    factor = as_real(name, value)
+    if factor.ndim < 2:
+        scale = _vector(name, factor, dim)
+        check_positive(name, scale)
+        return unconstrained(scale)
+    check_array(name, factor, (dim, dim))
+    check_positive(f"diagonal of {name}", jnp.diagonal(factor))
+    if not isinstance(factor, Tracer) and bool(jnp.any(jnp.triu(factor, 1) != 0.0)):
+        raise ValueError(f"{name}: got {factor}, expected a lower Cholesky factor")
+    return jnp.tril(factor, -1) + jnp.diag(unconstrained(jnp.diagonal(factor)))
 
 
 def _scale(raw: Array) -> Array:

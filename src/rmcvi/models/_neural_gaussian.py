@@ -1,4 +1,4 @@
-"""x_t = x + dt f(x, u) + q_t,  y_t = g(x, u) + r_t, with networks f, g and learned diagonal noise."""
+"""x_t = x + dt f(x, u) + q_t,  y_t = g(x, u) + r_t: networks f, g and learned diagonal noise."""
 
 import equinox as eqx
 import jax
@@ -50,11 +50,11 @@ class NeuralGaussian(AbstractGaussianModel):
 
     @property
     def dim_input(self) -> int:
-        """du."""
+        """Length of `inputs.u`."""
         return self.inputs
 
     def initial_log_prob(self, x):
-        """log N(x; 0, I)."""
+        """`log N(x; 0, I)`."""
         return jnp.sum(normal_log_prob(x, jnp.zeros_like(x), jnp.ones_like(x)))
 
     def initial_sample(self, key):
@@ -62,7 +62,7 @@ class NeuralGaussian(AbstractGaussianModel):
         return jax.random.normal(key, (self.dim_state,), self.raw_noise.dtype)
 
     def transition_mean(self, x_prev, inputs):
-        """x + dt f(x, u)."""
+        """`x + dt f(x, u)`."""
         return x_prev + inputs.dt * self.drift(jnp.concatenate([x_prev, inputs.u]))
 
     def transition_scale(self, inputs):
@@ -70,7 +70,7 @@ class NeuralGaussian(AbstractGaussianModel):
         return positive(self.raw_noise) * jnp.sqrt(inputs.dt)
 
     def emission_mean(self, x, inputs):
-        """g(x, u)."""
+        """`g(x, u)`."""
         return self.readout(jnp.concatenate([x, inputs.u]))
 
     def emission_scale(self, x, inputs):
@@ -79,7 +79,7 @@ class NeuralGaussian(AbstractGaussianModel):
         return positive(self.raw_obs_noise)
 
     def emission_log_prob(self, x, y, inputs):
-        """log N(y; g(x, u), R)."""
+        """`log N(y; g(x, u), R)`."""
         return normal_log_prob(y, self.emission_mean(x, inputs), positive(self.raw_obs_noise))
 
     def emission_sample(self, key, x, inputs):

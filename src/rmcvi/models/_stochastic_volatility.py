@@ -1,6 +1,8 @@
 """Stochastic volatility: x_t = m + a (x_{t-1} - m) + s e_t,  y_t = exp(x_t / 2) v_t."""
 
-import jax
+import math
+
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -15,27 +17,18 @@ class StochasticVolatility(AbstractGaussianModel):
     level: Float[Array, "dx"]
     raw_persistence: Float[Array, "dx"]
     raw_noise: Float[Array, "dx"]
+    dim_state: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
 
     def __init__(
         self, dim: int = 1, *, level: float = 0.0, persistence: float = 0.95, noise: float = 0.3
     ):
-        """`persistence` in (-1, 1); `noise` is the standard deviation of the log-variance's steps."""
-        check_int("dim", dim)
-        self.level = jnp.full(dim, check_real("level", level))
-        self.raw_persistence = jnp.full(
-            dim, jnp.arctanh(check_real("persistence", persistence, -1.0, 1.0))
-        )
+        """`persistence` in (-1, 1); `noise` is the standard deviation of a log-variance's steps."""
+        self.dim_state = self.dim_obs = check_int("dim", dim)
+        self.level = jnp.full(dim, check_real("level", level), float)
+        raw = math.atanh(check_real("persistence", persistence, -1.0, 1.0))
+        self.raw_persistence = jnp.full(dim, raw, float)
         self.raw_noise = unconstrained(jnp.full(dim, check_real("noise", noise, 0.0)))
-
-    @property
-    def dim_state(self) -> int:
-        """dx."""
-        return self.level.size
-
-    @property
-    def dim_obs(self) -> int:
-        """dy = dx."""
-        return self.level.size
 
     def _initial_scale(self) -> Float[Array, "dx"]:
         """The stationary standard deviation."""
@@ -50,7 +43,7 @@ class StochasticVolatility(AbstractGaussianModel):
         return draw_normal(key, self.level, self._initial_scale())
 
     def transition_mean(self, x_prev, inputs):
-        """x + dt (a - 1)(x - m)."""
+        """`x + dt (a - 1)(x - m)`."""
         pull = jnp.tanh(self.raw_persistence) - 1.0
         return x_prev + inputs.dt * pull * (x_prev - self.level)
 
@@ -64,12 +57,12 @@ class StochasticVolatility(AbstractGaussianModel):
         return jnp.zeros_like(x)
 
     def emission_scale(self, x, inputs):
-        """exp(x / 2)."""
+        """`exp(x / 2)`."""
         del inputs
         return jnp.exp(0.5 * x)
 
     def emission_log_prob(self, x, y, inputs):
-        """log N(y; 0, exp(x))."""
+        """`log N(y; 0, exp(x))`."""
         del inputs
         return normal_log_prob(y, jnp.zeros_like(y), jnp.exp(0.5 * x))
 

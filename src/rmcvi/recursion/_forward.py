@@ -44,7 +44,7 @@ def forward_gradients(
     y: Float[Array, "dy"],
     inputs: Inputs,
     t: Int[Array, ""],
-    closed: bool,
+    entropy: str,
 ) -> tuple[Tangents, Gradients]:
     """Move u and v one step on; `chains(phi)` recomputes the recent carries."""
     slot, theta, phi = value.slot, model[0], family[0]
@@ -57,11 +57,11 @@ def forward_gradients(
             carry = jax.tree.map(lambda v: v[-1], chains(phi)[0])
             eta = tree.add(q.marginal(carry), q.potential(fixed, carry, x, inputs))
             score = tree.vdot(q.distribution.relative(eta, slot.origin), c)
-            return score + q.distribution.entropy(eta) if closed else score
+            return score + q.distribution.entropy(eta) if entropy == "closed" else score
 
         def terminal(phi):
             q = eqx.combine(phi, family[1])
-            return terminal_score(q, chains(phi)[1], before, value, t, closed)
+            return terminal_score(q, chains(phi)[1], before, value, t, entropy)
 
         fresh = jax.vmap(jax.grad(particle), (None, 0, 0))(phi, slot.x, slot.coefficient)
         u, drift = tree.centre(_carry_on(slot, tangents.family, fresh, linked))

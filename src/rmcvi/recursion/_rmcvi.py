@@ -24,6 +24,9 @@ from rmcvi.recursion._weights import AbstractBackward, DenseWeights, FullWeights
 from rmcvi.recursion._windowed import Window, windowed_gradients
 
 
+ENTROPIES = ("closed", "empirical", "sampled")
+
+
 class RMCVIState(eqx.Module):
     """What the next step needs; its size does not depend on t."""
 
@@ -72,10 +75,15 @@ class RMCVI(AbstractRecursion):
         self.window = check_int("window", window, 2)
         self.bptt = check_int("bptt", bptt)
         self.gradient = check_option("gradient", gradient, ("windowed", "forward"))
-        self.entropy = check_option("entropy", entropy, ("closed", "sampled"))
+        self.entropy = check_option("entropy", entropy, ENTROPIES)
         self.control = check_option("control", control, ("unbiased", "in-sample", "none"))
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
+        if getattr(self.backward, "num", 2) == 1 and self.control != "none":
+            raise ValueError(
+                "backward: got one index per particle, expected at least 2, since a single draw "
+                "leaves nothing to centre by (or set control='none')"
+            )
         if functional is not None:
             check_instance("functional", functional, AdditiveFunctional)
         self.functional = functional
@@ -120,7 +128,7 @@ class RMCVI(AbstractRecursion):
         trainable = trainable or Trainable()
         theta = eqx.partition(model, trainable.model)
         phi = eqx.partition(family, trainable.family)
-        t, closed = state.t, self.entropy == "closed"
+        t = state.t
         history = state.history.push(state.carry, y, inputs)
 
         def chains(phi_trained):
@@ -137,12 +145,12 @@ class RMCVI(AbstractRecursion):
             memory = state.memory.put(t, value.slot)
             grads, adjoint = windowed_gradients(
                 theta, phi, memory, history, state.cloud, value,
-                (before_carry, now_carry), pull, t, closed,
+                (before_carry, now_carry), pull, t, self.entropy,
             )
             mass, beyond = adjoint.mass, adjoint.beyond
         else:
             memory, grads = forward_gradients(
-                theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, closed
+                theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, self.entropy
             )
             mass, beyond = jnp.zeros(0), jnp.zeros(())
         functional = state.functional

@@ -4,9 +4,10 @@ H_i = sum_j w_ij (H_j + log m(x_j, x_i)) + log g(x_i, y_t) + Entropy(q_{t-1|t}(x
 c_i = sum_j w_ij T(x_j) (f_ij - f_i),   f_ij = H_j + log m(x_j, x_i)
 k   = Cov over particles of T(x_i) and H_i
 
-With `entropy="sampled"` -log q_{t-1|t} is averaged with the weights instead, as printed, and enters f
-(docs/theory/recursion.md). Statistics T are taken relative to the particles' mean, so that float32
-does not cancel.
+The entropy may instead be averaged with the weights and enter f: -log q_{t-1|t} with its closed
+normaliser ("sampled", as printed), or with the particles' own normaliser ("empirical", which is
+bounded by log N and cannot be fooled; docs/theory/recursion.md). Statistics T are taken relative
+to the particles' mean, so that float32 does not cancel.
 """
 
 from typing import Any
@@ -137,6 +138,11 @@ def _pair_terms(
             return tree.vdot(eta, s_j) - q.log_normaliser(eta)
 
         f = f - weights.pairs(log_q, statistics, x)
+        entropies = jnp.zeros_like(x[:, 0])
+    elif est.entropy == "empirical":
+        log_prev = jax.vmap(lambda s_j: tree.vdot(proposal, s_j))(statistics)
+        log_prev = log_prev - q.log_normaliser(proposal)
+        f = f - weights.gather(log_prev) - weights.log_density()
         entropies = jnp.zeros_like(x[:, 0])
     else:
         entropies = jax.vmap(lambda x_i: q.entropy(conditional(x_i)))(x)

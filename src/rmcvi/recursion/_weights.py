@@ -61,6 +61,10 @@ class AbstractWeights(eqx.Module):
         """The same weights with a leading axis of one-row matrices, to vectorise over."""
 
     @abc.abstractmethod
+    def log_density(self) -> Float[Array, "n m"]:
+        """log of N w: density of the weighted particles relative to the unweighted ones."""
+
+    @abc.abstractmethod
     def correction(self) -> Float[Array, "n"]:
         """Factor that makes an in-sample centred covariance unbiased (errata A3)."""
 
@@ -102,6 +106,11 @@ class DenseWeights(AbstractWeights):
     def push(self, v):
         """W' v."""
         return self.w.T @ v
+
+    def log_density(self):
+        """log N w_ij, floored where a weight underflows."""
+        tiny = jnp.finfo(self.w.dtype).tiny
+        return jnp.log(jnp.maximum(self.w, tiny) * self.w.shape[1])
 
     def rows(self):
         """(n, 1, m)."""
@@ -156,6 +165,10 @@ class SampledWeights(AbstractWeights):
         """Add each row's share to its columns."""
         share = jnp.broadcast_to(v[:, None] / self.index.shape[1], (*self.index.shape, v.shape[1]))
         return jnp.zeros_like(v).at[self.index].add(share)
+
+    def log_density(self):
+        """Unknown: draws do not tell their probabilities."""
+        raise NotImplementedError("entropy='empirical' needs FullWeights")
 
     def rows(self):
         """(n, 1, M)."""

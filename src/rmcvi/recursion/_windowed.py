@@ -89,7 +89,7 @@ def windowed_gradients(
     chains: tuple[PyTree, PyTree],
     pull: Any,
     t: Int[Array, ""],
-    closed: bool,
+    entropy: str,
 ) -> tuple[Gradients, Adjoint]:
     """Both gradient increments; `model` and `family` come as (trained, rest) partitions."""
     length = window.slots.x.shape[0]
@@ -106,8 +106,8 @@ def windowed_gradients(
             q = eqx.combine(phi, family[1])
             ringed = jax.tree.map(lambda v: v[order], before_carry)
             linked = adjoint.row * (time > 0)[:, None]
-            back = backward_score(q, fixed, ringed, window.slots, linked, recent[1], closed)
-            return back + terminal_score(q, now_carry, before, value, t, closed)
+            back = backward_score(q, fixed, ringed, window.slots, linked, recent[1], entropy)
+            return back + terminal_score(q, now_carry, before, value, t, entropy)
 
         phi, before_bar, now_bar = jax.grad(variational, (0, 1, 2))(phi, *chains)
         phi = tree.add(phi, pull((before_bar, now_bar))[0])
@@ -125,7 +125,7 @@ def backward_score(
     slots: Slot,
     d: Float[Array, "lags n"],
     inputs: Inputs,
-    closed: bool,
+    entropy: str,
 ) -> Float[Array, ""]:
     """sum_s sum_i d_s[i] {<eta_{s-1} + eta~(x_si), c_si> + Entropy}, all but phi held constant."""
     q = family.distribution
@@ -136,7 +136,7 @@ def backward_score(
         def particle(x, c):
             eta = tree.add(eta_prev, family.potential(model, carry, x, inputs))
             score = tree.vdot(q.relative(eta, slot.origin), c)
-            return score + q.entropy(eta) if closed else score
+            return score + q.entropy(eta) if entropy == "closed" else score
 
         return jnp.dot(d, jax.vmap(particle)(slot.x, slot.coefficient))
 
@@ -149,7 +149,7 @@ def terminal_score(
     before: Cloud,
     value: Value,
     t: Int[Array, ""],
-    closed: bool,
+    entropy: str,
 ) -> Float[Array, ""]:
     """<eta_t, k_t> + Entropy(eta_t), minus the same at t - 1."""
     q = family.distribution
@@ -157,7 +157,7 @@ def terminal_score(
     def score(row, cloud):
         eta = family.marginal(jax.tree.map(lambda v: v[row], carries))
         linear = tree.vdot(q.relative(eta, cloud.origin), cloud.terminal)
-        return linear + q.entropy(eta) if closed else linear
+        return linear if entropy == "sampled" else linear + q.entropy(eta)
 
     return score(-1, value.cloud) - jnp.where(t > 0, score(-2, before), 0.0)
 

@@ -1,0 +1,1 @@
+"""Textbook NumPy, written to be read: what the package is compared with."""

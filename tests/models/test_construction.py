@@ -32,14 +32,14 @@ def test_presets_of_the_linear_model(name):
 
 def test_settings_of_the_chaotic_network():
     """Errata B9."""
-    model, inputs = ChaoticRNN(40), Inputs.of()
-    np.testing.assert_allclose(model.transition_scale(inputs) ** 2, np.full(40, 0.01), rtol=1e-9)
-    np.testing.assert_allclose(model.emission_scale(jnp.zeros(40), inputs), np.full(40, 0.1))
-    assert abs(float(jnp.std(model.weights)) * 40**0.5 - 1.0) < 5 / (2 * 1600) ** 0.5
+    model, inputs = ChaoticRNN(50), Inputs.of()
+    np.testing.assert_allclose(model.transition_scale(inputs) ** 2, np.full(50, 0.01), rtol=1e-9)
+    np.testing.assert_allclose(model.emission_scale(jnp.zeros(50), inputs), np.full(50, 0.1))
+    assert abs(float(jnp.std(model.weights)) * 50**0.5 - 1.0) < 5 / (2 * 2500) ** 0.5
     assert model.dof == 2.0
     np.testing.assert_allclose(jnp.exp(model.log_rho), 0.025)
     np.testing.assert_allclose(jnp.exp(model.log_gamma), 2.5)
-    assert not np.allclose(ChaoticRNN(40, key=jax.random.key(1)).weights, model.weights)
+    assert not np.allclose(ChaoticRNN(50, key=jax.random.key(1)).weights, model.weights)
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -47,14 +47,6 @@ def test_parameters_are_strongly_typed(name):
     """A weak type would change at the first optimiser step and compile everything again."""
     arrays = jax.tree.leaves(eqx.filter(ZOO[name]().model, eqx.is_array))
     assert arrays and all(a.dtype == jnp.float64 and not a.weak_type for a in arrays)
-
-
-def test_volatility_starts_in_its_stationary_law():
-    model, inputs = StochasticVolatility(1, level=0.5, persistence=-0.6, noise=0.7), Inputs.of()
-    variance = 1.0 / -jax.hessian(model.initial_log_prob)(jnp.zeros(1))[0, 0]
-    slope = model.transition_jacobian(jnp.zeros(1), inputs)[0, 0]
-    np.testing.assert_allclose(slope, -0.6, rtol=1e-12)
-    np.testing.assert_allclose(slope**2 * variance + 0.7**2, variance, rtol=1e-10)
 
 
 def test_models_can_be_built_inside_jit():

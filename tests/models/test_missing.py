@@ -78,10 +78,6 @@ def test_correlated_noise_is_the_model_without_the_row():
     cut, (_, cut_grad) = _value_and_grads(case._replace(model=small), jnp.asarray(y[keep]))
     np.testing.assert_allclose(value, cut, rtol=1e-12)
     np.testing.assert_allclose(grad, cut_grad, rtol=1e-10)
-    seen = jnp.array([1.0, 0.0, 1.0])
-    rows = model.emission_information(case.x, seen, case.inputs)
-    cut_rows = small.emission_information(case.x, jnp.ones(2), case.inputs)
-    np.testing.assert_allclose(rows.T @ rows, cut_rows.T @ cut_rows, rtol=1e-10)
 
 
 class LogNormal(AbstractModel):
@@ -121,7 +117,7 @@ def test_the_fill_value_keeps_a_positive_support_finite():
     def value(spread, x):
         return LogNormal(spread=spread).observed_log_prob(x, y, inputs)
 
-    total, grads = jax.value_and_grad(value, (0, 1))(model.spread, x)
+    total, grads = jax.jit(jax.value_and_grad(value, (0, 1)))(model.spread, x)
     expected = stats.lognorm.logpdf(1.3, 0.7, scale=np.exp(-0.1)) + 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(total, expected, rtol=1e-12)
     assert all(bool(jnp.all(jnp.isfinite(g))) and g[0] == 0.0 for g in grads)

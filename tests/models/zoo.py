@@ -61,6 +61,7 @@ D = np.array([[0.1, -0.5], [0.2, 0.3], [-0.3, 0.6]])
 S = np.array([[0.5, 0.0], [0.2, 0.4]])
 C = np.array([[0.4, 0.0, 0.0], [0.1, 0.5, 0.0], [-0.2, 0.1, 0.3]])
 U = np.array([0.7, -1.1])
+KEY = jax.random.key(4)
 X_PREV, X = np.array([0.4, -0.9, 1.3]), np.array([0.1, -0.6, 0.8])
 
 
@@ -129,7 +130,7 @@ def _mlp(net, v: np.ndarray) -> np.ndarray:
 
 def neural(dim_state: int = 2, dim_obs: int = 3, dt: float = 0.6) -> Case:
     """Networks with one input."""
-    model = NeuralGaussian(dim_state, dim_obs, dim_input=1, width=5, key=jax.random.key(4))
+    model = NeuralGaussian(dim_state, dim_obs, dim_input=1, width=4, depth=1, key=KEY)
     x, now = np.append(X_PREV[:dim_state], U[:1]), np.append(X[:dim_state], U[:1])
     laws = Laws(
         Law(np.zeros(dim_state), np.eye(dim_state)),

@@ -140,7 +140,7 @@ def test_exact_posterior_gives_the_log_evidence_at_every_particle(num: int) -> N
 def exact_run(num: int, model: LinearGaussian, ys: Any) -> tuple[np.ndarray, np.ndarray]:
     """ELBO, and h_t(x_i) - log q_t(x_i), at every step, when q is the posterior."""
     family, nothing = LinearGaussianFamily(model), Trainable(model=False, family=False)
-    recursion = RMCVI(num, entropy="sampled")
+    recursion = RMCVI(num, window=2, bptt=1, entropy="sampled")
     key = jax.random.key(7)
 
     def step(state, now):

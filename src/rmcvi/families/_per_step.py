@@ -23,7 +23,7 @@ class PerStepCarry(eqx.Module):
     raw_scale: Float[Array, "*batch dx"]
 
 
-class PerStepFamily(AbstractFamily):
+class PerStepFamily(AbstractFamily[DiagonalGaussian]):
     """Parameters phi^t of one step: q_t and the potential that links it to step t - 1."""
 
     mean: Float[Array, "dx"]

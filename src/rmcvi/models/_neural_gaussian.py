@@ -39,14 +39,13 @@ class NeuralGaussian(AbstractGaussianModel):
         self.inputs = check_int("dim_input", dim_input, 0)
         check_int("width", width)
         check_int("depth", depth, 0)
+        self.raw_noise = unconstrained(jnp.full(dim_state, check_real("noise", noise, 0.0)))
+        obs_noise = check_real("obs_noise", obs_noise, 0.0)
+        self.raw_obs_noise = unconstrained(jnp.full(dim_obs, obs_noise))
         k1, k2 = jax.random.split(key)
         size = dim_state + dim_input
         self.drift = eqx.nn.MLP(size, dim_state, width, depth, jnp.tanh, key=k1)
         self.readout = eqx.nn.MLP(size, dim_obs, width, depth, jnp.tanh, key=k2)
-        self.raw_noise = unconstrained(jnp.full(dim_state, check_real("noise", noise, 0.0)))
-        self.raw_obs_noise = unconstrained(
-            jnp.full(dim_obs, check_real("obs_noise", obs_noise, 0.0))
-        )
 
     @property
     def dim_input(self) -> int:

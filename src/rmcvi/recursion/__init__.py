@@ -1,6 +1,12 @@
 """The method: RMCVI and its parts."""
 
 from rmcvi.recursion._functional import AdditiveFunctional as AdditiveFunctional
+from rmcvi.recursion._ideal_finite import FiniteElbo as FiniteElbo
+from rmcvi.recursion._ideal_finite import FiniteFamily as FiniteFamily
+from rmcvi.recursion._ideal_finite import FiniteModel as FiniteModel
+from rmcvi.recursion._ideal_finite import batch_elbo as batch_elbo
+from rmcvi.recursion._ideal_finite import ideal_finite_elbo as ideal_finite_elbo
+from rmcvi.recursion._ideal_linear import ideal_elbo as ideal_elbo
 from rmcvi.recursion._per_step import PerStepRMCVI as PerStepRMCVI
 from rmcvi.recursion._per_step import PerStepState as PerStepState
 from rmcvi.recursion._rmcvi import RMCVI as RMCVI

@@ -4,7 +4,7 @@ The chain of time tau recomputes a_{tau-depth+1}, ..., a_tau with the current ph
 base a_{tau-depth}; where the stream is younger than that, from the learned a_{-1}.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ class History(eqx.Module):
     inputs: Inputs
 
     @classmethod
-    def empty(cls, rows: int, carry: PyTree, dim_obs: int, dim_input: int) -> Self:
+    def empty(cls, rows: int, carry: PyTree, dim_obs: int, dim_input: int) -> "History":
         """Rows that no chain will use."""
         repeated = jax.tree.map(lambda v: jnp.broadcast_to(v, (rows, *v.shape)), carry)
         inputs = Inputs(jnp.zeros((rows, dim_input)), jnp.ones(rows))

@@ -60,9 +60,9 @@ class FiniteStatistics(eqx.Module):
 
 
 class FiniteElbo(eqx.Module):
-    """L_t and its two gradients, for every t along the leading axis."""
+    """L_t and its two gradients, of one t or of every t along a leading axis."""
 
-    value: Float[Array, "T"]
+    value: Float[Array, "*T"]
     grad_model: FiniteModel
     grad_family: FiniteFamily
 

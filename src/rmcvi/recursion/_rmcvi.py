@@ -84,6 +84,11 @@ class RMCVI(AbstractRecursion):
                 "backward: got one index per particle, expected at least 2, since a single draw "
                 "leaves nothing to centre by (or set control='none')"
             )
+        if self.entropy == "empirical" and not isinstance(self.backward, FullWeights):
+            raise ValueError(
+                f"entropy: got 'empirical' with {type(self.backward).__name__}, expected "
+                "FullWeights (drawn indices do not tell their probabilities)"
+            )
         if functional is not None:
             check_instance("functional", functional, AdditiveFunctional)
         self.functional = functional

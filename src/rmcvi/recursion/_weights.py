@@ -245,7 +245,7 @@ class SampledIndices(AbstractBackward):
 
     def empty(self, num):
         """All rows draw particle 0."""
-        return SampledWeights(jnp.zeros((num, self.num), int), jnp.zeros(()))
+        return SampledWeights(jnp.zeros((num, self.num), jnp.int32), jnp.zeros(()))
 
 
 class AcceptReject(AbstractBackward):
@@ -276,7 +276,7 @@ class AcceptReject(AbstractBackward):
         def propose(loop):
             tries, index, done = loop
             k1, k2 = jax.random.split(jax.random.fold_in(key, tries))
-            proposal = jax.random.randint(k1, size, 0, total)
+            proposal = jax.random.randint(k1, size, 0, total, jnp.int32)
             ratio = jnp.exp(log_weight(proposal) - bound[:, None])
             accept = jax.random.uniform(k2, size, ratio.dtype) < ratio
             return tries + 1, jnp.where(done, index, jnp.where(accept, proposal, index)), (
@@ -287,7 +287,7 @@ class AcceptReject(AbstractBackward):
             tries, _, done = loop
             return (tries < self.max_tries) & ~jnp.all(done | ~jnp.isfinite(bound)[:, None])
 
-        start = (jnp.zeros((), int), jnp.zeros(size, int), jnp.zeros(size, bool))
+        start = (jnp.zeros((), int), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool))
         _, index, done = jax.lax.while_loop(unfinished, propose, start)
 
         def exact():
@@ -300,7 +300,7 @@ class AcceptReject(AbstractBackward):
 
     def empty(self, num):
         """All rows draw particle 0."""
-        return SampledWeights(jnp.zeros((num, self.num), int), jnp.zeros(()))
+        return SampledWeights(jnp.zeros((num, self.num), jnp.int32), jnp.zeros(()))
 
 
 def draw_rows(
@@ -309,9 +309,8 @@ def draw_rows(
     """`num` independent column indices per row, with probabilities w."""
     cumulative = jnp.cumsum(w, 1)
     level = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]
-    return jax.vmap(lambda c, u: jnp.searchsorted(c, u, side="right"))(cumulative, level).clip(
-        0, w.shape[1] - 1
-    )
+    index = jax.vmap(lambda c, u: jnp.searchsorted(c, u, side="right"))(cumulative, level)
+    return index.clip(0, w.shape[1] - 1).astype(jnp.int32)
 
 
 def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
@@ -319,6 +318,7 @@ def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
     num = index.shape[1]
     if num == 1:
         return jnp.asarray(jnp.nan)
-    same = jnp.mean(index[:, :, None] == index[:, None, :]) * num**2 - num
+    agree = index[:, :, None] == index[:, None, :]
+    same = jnp.mean(agree, dtype=float) * num**2 - num
     rate = same / (num * (num - 1))
     return jnp.minimum(1.0 / jnp.maximum(rate, 1.0 / total), total)

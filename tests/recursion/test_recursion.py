@@ -1,0 +1,223 @@
+"""What the recursion promises besides its gradient."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rmcvi
+from rmcvi import families, models
+from rmcvi._core import tree
+from rmcvi.recursion._weights import DenseWeights, Tilts
+from tests.recursion._runs import family_zoo, linear_model, run, stream
+
+
+def some_tilts(num: int = 12) -> tuple[families.DiagonalGaussian, Tilts]:
+    """Tilts of a diagonal Gaussian with positive precision."""
+    q = families.DiagonalGaussian()
+    x_prev, x = jax.random.normal(jax.random.key(0), (2, num, 2))
+    statistics = jax.vmap(q.statistic)(x_prev)
+    return q, Tilts(lambda v: families.Natural(v, jnp.array([0.5, 1.0])), x, statistics)
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [rmcvi.SampledIndices(2), rmcvi.AcceptReject(2, max_tries=1000), rmcvi.AcceptReject(2, 1)],
+    ids=["indices", "accept-reject", "fallback"],
+)
+def test_drawn_indices_are_unbiased(backward: Any) -> None:
+    """Frequencies of drawn indices against the full weights, five standard errors."""
+    q, tilts = some_tilts()
+    exact = rmcvi.FullWeights().weigh(jax.random.key(0), q, tilts).average(jnp.eye(12))
+    keys = jax.random.split(jax.random.key(1), 4000)
+    draw = jax.jit(jax.vmap(lambda k: backward.weigh(k, q, tilts).average(jnp.eye(12))))
+    drawn = np.asarray(draw(keys))
+    error = np.sqrt(np.asarray(exact) * (1 - np.asarray(exact)) / (2 * len(keys)))
+    np.testing.assert_array_less(np.abs(drawn.mean(0) - exact), 5 * error + 1e-12)
+
+
+def test_accept_reject_falls_back_where_the_weights_are_unbounded() -> None:
+    """A negative precision has no supremum: the exact law is used, nothing loops."""
+    q, tilts = some_tilts()
+    wild = Tilts(lambda v: families.Natural(v, jnp.array([-0.5, 1.0])), tilts.x, tilts.statistics)
+    exact = rmcvi.FullWeights().weigh(jax.random.key(0), q, wild).average(jnp.eye(12))
+    keys = jax.random.split(jax.random.key(1), 4000)
+    draw = jax.vmap(lambda k: rmcvi.AcceptReject(2).weigh(k, q, wild).average(jnp.eye(12)))
+    error = np.sqrt(np.asarray(exact) * (1 - np.asarray(exact)) / (2 * len(keys)))
+    np.testing.assert_array_less(np.abs(draw(keys).mean(0) - exact), 5 * error + 1e-12)
+
+
+def test_adjoint_of_average_is_push() -> None:
+    """<W v, d> = <v, W' d> for both representations."""
+    q, tilts = some_tilts()
+    v, d = jax.random.normal(jax.random.key(3), (2, 12, 3))
+    for backward in (rmcvi.FullWeights(), rmcvi.SampledIndices(3)):
+        weights = backward.weigh(jax.random.key(4), q, tilts)
+        left, right = tree.vdot(weights.average(v), d), tree.vdot(v, weights.push(d))
+        np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+def test_one_dominant_weight_does_not_inflate_its_correction() -> None:
+    """Errata A3: the self-normalisation factor is capped."""
+    assert float(DenseWeights(jnp.eye(3)).correction().max()) == pytest.approx(5.0)
+
+
+def test_closed_and_sampled_entropy_agree_in_expectation() -> None:
+    """Mean ELBO over many runs, five standard errors plus the 1 / N bias."""
+    model = linear_model()
+    family, ys = family_zoo(model)["innovation"], stream(model, 4)
+
+    def elbo(entropy, seed):
+        recursion = rmcvi.RMCVI(num_particles=200, window=2, bptt=1, entropy=entropy)
+        none = rmcvi.Trainable(model=False, family=False)
+        state = recursion.init(model, family, none)
+        for t in range(4):
+            k = jax.random.fold_in(seed, t)
+            state, _, info = recursion.step(
+                state, model, family, ys[t], rmcvi.Inputs.of(), k, none
+            )
+        return info.elbo
+
+    keys = jax.random.split(jax.random.key(0), 300)
+    closed = np.asarray(jax.jit(jax.vmap(lambda k: elbo("closed", k)))(keys))
+    sampled = np.asarray(jax.jit(jax.vmap(lambda k: elbo("sampled", k)))(keys))
+    error = np.sqrt((closed.var() + sampled.var()) / len(keys))
+    assert abs(closed.mean() - sampled.mean()) < 5 * error + 0.02
+    assert closed.std() < sampled.std()
+
+
+def test_sampled_entropy_can_be_fooled_and_the_empirical_one_cannot() -> None:
+    """Few fixed particles: as printed, the estimated ELBO runs away from every likelihood."""
+    model = models.ChaoticRNN(2)
+    family = families.PerStepFamily(model, key=jax.random.key(0), hidden=8)
+    xs, ys = rmcvi.simulate(model, jax.random.key(1), 12)
+
+    def final(entropy):
+        recursion = rmcvi.PerStepRMCVI(20, num_steps=60, entropy=entropy)
+        state, _, infos = run(recursion, model, family, ys)
+        return float(infos.elbo[-1]), float(infos.ess[1:].mean()), state
+
+    fooled, honest = final("sampled"), final("empirical")
+    assert fooled[0] > 1e3 and fooled[1] < 2.0
+    assert honest[0] < 50.0 and honest[1] > 2.5
+
+
+def test_float32_statistics_hold_over_1e5_steps() -> None:
+    """Errata A9: the same stream in float32 and float64; both the total and late increments."""
+    steps = 100_000
+
+    def elbos(x64):
+        with jax.enable_x64(x64):
+            model = models.LinearGaussian(*(jnp.array([v]) for v in (0.9, 1.0, 0.5, 0.5)))
+            ys = jnp.asarray(np.random.default_rng(0).normal(size=(steps, 1)), float)
+            recursion = rmcvi.RMCVI(
+                2, window=2, bptt=1, functional=rmcvi.AdditiveFunctional(lambda a, b: a * b)
+            )
+            family, none = families.LinearGaussianFamily(diagonal=True), rmcvi.Trainable(
+                model=False, family=False
+            )
+
+            def step(state, y):
+                state, _, info = recursion.step(
+                    state, model, family, y, rmcvi.Inputs.of(), jax.random.key(0), none
+                )
+                return state, (info.elbo, info.increment)
+
+            start = recursion.init(model, family, none)
+            return jax.jit(lambda s: jax.lax.scan(step, s, ys)[1])(start)
+
+    (total32, late32), (total64, late64) = elbos(False), elbos(True)
+    np.testing.assert_allclose(total32[-1], total64[-1], rtol=2e-6)
+    np.testing.assert_allclose(late32[-100:], late64[-100:], atol=2e-4)
+
+
+def test_masked_coordinate_equals_a_model_without_it() -> None:
+    """A column that never appears changes nothing: value, gradient of what is left, all finite."""
+    full = linear_model()
+    cut = models.LinearGaussian(
+        full.transition, full.emission[:2], jnp.array([0.5, 0.4]), jnp.array([0.3, 0.5])
+    )
+    ys = stream(full, 6)
+    recursion = rmcvi.RMCVI(num_particles=5, window=4, bptt=2)
+    family = families.LinearGaussianFamily()
+    _, grads, infos = run(recursion, full, family, ys.at[:, 2].set(jnp.nan))
+    _, grads_cut, infos_cut = run(recursion, cut, family, ys[:, :2])
+    np.testing.assert_allclose(infos.elbo, infos_cut.elbo, rtol=1e-9)
+    assert np.all(np.isfinite(grads))
+    np.testing.assert_allclose(grads[:, :4], grads_cut[:, :4], rtol=1e-8, atol=1e-10)
+
+
+def test_nothing_observed_is_sound() -> None:
+    """All rows missing: finite everything, the ELBO of an exact family stays at zero."""
+    model = linear_model()
+    ys = jnp.full((6, 3), jnp.nan)
+    recursion = rmcvi.RMCVI(num_particles=5, window=4, bptt=2, entropy="sampled")
+    _, grads, infos = run(recursion, model, families.LinearGaussianFamily(), ys)
+    assert np.all(np.isfinite(grads))
+    np.testing.assert_allclose(infos.elbo, 0.0, atol=1e-9)
+
+
+def test_one_compilation_per_shape() -> None:
+    """Steps at t = 0, inside and beyond the window, with and without gaps, share one trace."""
+    model = linear_model()
+    family = families.LinearGaussianFamily()
+    recursion, traces = rmcvi.RMCVI(num_particles=3, window=3, bptt=2), []
+
+    @jax.jit
+    def step(state, y, key):
+        traces.append(1)
+        return recursion.step(state, model, family, y, rmcvi.Inputs.of(), key)
+
+    state = recursion.init(model, family)
+    for t, y in enumerate(stream(model, 6)):
+        state = step(state, y, jax.random.key(t)).state
+    assert len(traces) == 1
+    assert int(state.t) == 6
+
+
+def test_info_reports_bad_numbers() -> None:
+    """An infinite observation is a result code, not an exception."""
+    model, family = linear_model(), families.LinearGaussianFamily()
+    _, _, infos = run(
+        rmcvi.RMCVI(num_particles=4, window=2, bptt=1), model, family,
+        jnp.array([[1.0, jnp.inf, 0.0]]),
+    )
+    assert int(infos.result[0]) == rmcvi.Result.NON_FINITE
+    assert "finite" in rmcvi.Result(int(infos.result[0])).message
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (dict(num_particles=1), ["num_particles", "1", "at least 2"]),
+        (dict(num_particles=-3), ["num_particles", "-3", "integer"]),
+        (dict(window=1), ["window", "1", "at least 2"]),
+        (dict(bptt=0), ["bptt", "0"]),
+        (dict(gradient="forwards"), ["gradient", "'forwards'", "did you mean 'forward'"]),
+        (dict(entropy="close"), ["entropy", "'close'", "'closed'"]),
+        (dict(control="yes"), ["control", "'yes'", "'unbiased'"]),
+        (dict(backward=rmcvi.SampledIndices(1)), ["backward", "one index", "at least 2"]),
+        (
+            dict(backward=rmcvi.SampledIndices(2), entropy="empirical"),
+            ["entropy", "'empirical'", "FullWeights"],
+        ),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict, words: list[str]) -> None:
+    """The error names argument, got and expected."""
+    with pytest.raises(ValueError) as caught:
+        rmcvi.RMCVI(**settings)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_wrong_observations_are_named() -> None:
+    """Shape and dtype of y."""
+    model, family = linear_model(), families.LinearGaussianFamily()
+    recursion = rmcvi.RMCVI(num_particles=3, window=2, bptt=1)
+    state = recursion.init(model, family)
+    for y, word in ((jnp.zeros(2), "(2,)"), (jnp.zeros(3, int), "int")):
+        with pytest.raises(ValueError, match="y: got") as caught:
+            recursion.step(state, model, family, y, rmcvi.Inputs.of(), jax.random.key(0))
+        assert word in str(caught.value)

@@ -1,0 +1,120 @@
+"""The windowed gradient is the forward gradient read backwards."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rmcvi
+from rmcvi import models
+from tests.recursion._runs import family_zoo, linear_model, run, stream
+
+T = 6
+
+
+@pytest.mark.parametrize("name", list(family_zoo(linear_model())))
+def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> None:
+    """Increments for phi and theta agree to 1e-10, whatever the family."""
+    model = linear_model()
+    family, ys = family_zoo(model)[name], stream(model, T)
+    settings = dict(num_particles=4, window=T, bptt=3)
+    _, windowed, infos = run(rmcvi.RMCVI(**settings), model, family, ys)
+    _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
+    np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
+    assert np.all(np.abs(np.asarray(forward)).max(1) > 0.0)
+    np.testing.assert_array_equal(infos.mass_beyond, 0.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(entropy="sampled"),
+        dict(entropy="empirical"),
+        dict(control="none"),
+        dict(backward=rmcvi.SampledIndices(3)),
+        dict(backward=rmcvi.AcceptReject(2, max_tries=3)),
+        dict(bptt=1),
+    ],
+    ids=["sampled", "empirical", "no-control", "indices", "accept-reject", "bptt-1"],
+)
+def test_windowed_is_forward_for_every_option(settings: dict) -> None:
+    """One choice of weights, entropy and control variate serves both forms."""
+    model = linear_model()
+    family, ys = family_zoo(model)["innovation"], stream(model, T)
+    settings = dict(num_particles=4, window=T, bptt=3) | settings
+    _, windowed, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
+    _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
+    np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
+
+
+def test_pairs_and_moments_give_the_same_model_gradient() -> None:
+    """The moment form of the transition's gradient is the sum over all pairs."""
+    model = linear_model()
+    family, ys = family_zoo(model)["tied"], stream(model, T)
+    recursion = rmcvi.RMCVI(num_particles=4, window=3, bptt=2)
+    _, moments, _ = run(recursion, model, family, ys)
+    _, pairs, _ = run(recursion, Plain(model), family, ys)
+    np.testing.assert_allclose(moments, pairs, rtol=1e-9, atol=1e-9)
+
+
+class Plain(models.AbstractModel):
+    """A model that forwards everything but is not known to be Gaussian."""
+
+    inner: models.LinearGaussian
+
+    @property
+    def dim_state(self) -> int:
+        """dx."""
+        return self.inner.dim_state
+
+    @property
+    def dim_obs(self) -> int:
+        """dy."""
+        return self.inner.dim_obs
+
+    def initial_log_prob(self, x):
+        """As inside."""
+        return self.inner.initial_log_prob(x)
+
+    def initial_sample(self, key):
+        """As inside."""
+        return self.inner.initial_sample(key)
+
+    def transition_log_prob(self, x_prev, x, inputs):
+        """As inside."""
+        return self.inner.transition_log_prob(x_prev, x, inputs)
+
+    def transition_sample(self, key, x_prev, inputs):
+        """As inside."""
+        return self.inner.transition_sample(key, x_prev, inputs)
+
+    def emission_log_prob(self, x, y, inputs):
+        """As inside."""
+        return self.inner.emission_log_prob(x, y, inputs)
+
+    def emission_sample(self, key, x, inputs):
+        """As inside."""
+        return self.inner.emission_sample(key, x, inputs)
+
+    def __getattr__(self, name):
+        """The Kalman family asks for more."""
+        return getattr(self.inner, name)
+
+
+def test_truncation_error_is_what_the_mass_says() -> None:
+    """A short window misses little, and `mass_beyond` shrinks with the window's length."""
+    model = linear_model()
+    family, ys = family_zoo(model)["tied"], stream(model, 24)
+    beyond, error = [], []
+    _, exact, _ = run(rmcvi.RMCVI(num_particles=30, window=24, bptt=2), model, family, ys)
+    for window in (3, 6, 12):
+        _, grads, infos = run(
+            rmcvi.RMCVI(num_particles=30, window=window, bptt=2), model, family, ys
+        )
+        beyond.append(float(jnp.mean(infos.mass_beyond[12:])))
+        error.append(float(jnp.linalg.norm((grads - exact)[12:]) / jnp.linalg.norm(exact[12:])))
+    assert beyond[0] > 10 * beyond[1] > 100 * beyond[2]
+    assert error[0] > 3 * error[1] > 9 * error[2]
+    assert error[2] < 1e-3
+    contraction = jax.tree.map(lambda v: float(jnp.mean(v[12:])), infos.contraction)
+    assert 0.05 < contraction < 0.8

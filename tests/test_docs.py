@@ -1,0 +1,150 @@
+"""The documentation is executed, and what it or the sources point to is there."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
+THEORY = ROOT / "docs" / "theory"
+
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.S | re.M)
+FENCED = re.compile(r"^```.*?^```", re.S | re.M)
+CODE = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.M)
+PAGE = re.compile(r"docs/[\w/.-]+\.md")
+SOURCE = re.compile(r"`((?:[\w-]+/)+\w+\.py)`")
+TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
+ROW = re.compile(r"^\| ([AB]\d+) \|", re.M)
+LABEL = r"[A-Z]\d{1,2}"
+CITATION = re.compile(rf"\(({LABEL}(?:(?:, | and | to |-){LABEL})*)\)|errata ({LABEL})")
+BRACKETS = [(r"\{", r"\}"), (r"\\lbrace\b", r"\\rbrace\b"), (r"\\left\b", r"\\right\b")]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def script(page: Path) -> str:
+    """The python blocks of a page, each on its own lines: tracebacks then name the page's lines."""
+    text = page.read_text()
+    lines = [""] * text.count("\n")
+    for block in PYTHON.finditer(text):
+        first = text.count("\n", 0, block.start(1))
+        for offset, line in enumerate(block[1].splitlines()):
+            lines[first + offset] = line
+    return "\n".join(lines)
+
+
+def prose(page: Path) -> str:
+    """A page without its code, which may contain anything."""
+    return CODE.sub("", FENCED.sub("", page.read_text()))
+
+
+def slugs(page: Path) -> set[str]:
+    """Anchors as GitHub derives them from headings."""
+    headings = HEADING.findall(FENCED.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def citations(text: str) -> Iterator[str]:
+    """Labels cited as (W3), (R11, R12), (F4 to F6) or errata A5."""
+    for match in CITATION.finditer(text):
+        yield from re.findall(LABEL, match[0])
+
+
+def tags() -> list[str]:
+    return [tag for page in sorted(THEORY.glob("*.md")) for tag in TAG.findall(page.read_text())]
+
+
+def points() -> list[str]:
+    return ROW.findall((THEORY / "corrections.md").read_text())
+
+
+RUNNABLE = [
+    page
+    for page in [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "README.md"]
+    if PYTHON.search(page.read_text())
+]
+
+
+def test_there_is_a_tutorial() -> None:
+    assert any("tutorials" in name(page) for page in RUNNABLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
+    """In a process of its own, as a reader would: default JAX, no hooks, warnings as errors."""
+    file = tmp_path / f"{page.stem}.py"
+    file.write_text(script(page))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    environment |= {"MPLBACKEND": "Agg"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{name(page)}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_relative_links_resolve(page: Path) -> None:
+    for link in LINK.findall(prose(page)):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)}: {link}"
+        assert not anchor or anchor in slugs(target), f"{name(page)}: no heading for {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_named_source_files_exist(page: Path) -> None:
+    """Paths in code spans are relative to the repository or to the package."""
+    for path in SOURCE.findall(FENCED.sub("", page.read_text())):
+        found = [base / path for base in (ROOT, ROOT / "src" / "rmcvi")]
+        assert any(file.exists() for file in found), f"{name(page)}: {path}"
+
+
+def test_equation_numbers_are_unique() -> None:
+    numbers = tags()
+    assert numbers and len(numbers) == len(set(numbers))
+    assert len(points()) == len(set(points())) == 26
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name)
+def test_pages_cite_numbers_that_exist(page: Path) -> None:
+    assert set(citations(prose(page))) <= {*tags(), *points()}
+
+
+@pytest.mark.parametrize("page", sorted(THEORY.glob("*.md")), ids=name)
+def test_mathematics_is_balanced(page: Path) -> None:
+    """Every brace is closed, and no formula holds what Markdown would take for its own."""
+    displays = re.findall(r"^```math\n(.*?)^```", page.read_text(), re.S | re.M)
+    inline = re.findall(r"\$([^$]+)\$", prose(page))
+    for formula in [*displays, *inline]:
+        for left, right in BRACKETS:
+            opened, closed = len(re.findall(left, formula)), len(re.findall(right, formula))
+            assert opened == closed, f"{name(page)}: {formula}"
+    for formula in inline:
+        assert not re.search(r"[})\]]_\w|\||\\[,;!{}]", formula), f"{name(page)}: {formula}"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=name)
+def test_sources_cite_what_exists(source: Path) -> None:
+    text = source.read_text()
+    for page in PAGE.findall(text):
+        assert (ROOT / page).exists(), f"{name(source)}: {page}"
+    cited = set(citations(text))
+    assert cited <= {*tags(), *points()}, f"{name(source)}: {cited - {*tags(), *points()}}"

@@ -26,7 +26,7 @@ demo: .venv/.app
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -68,8 +68,10 @@ class AbstractRecursion(eqx.Module):
     """A frozen algorithm: hyper-parameters are its fields."""
 
     @abc.abstractmethod
-    def init(self, model: AbstractModel, family: AbstractFamily) -> PyTree:
-        """The state before the first observation."""
+    def init(
+        self, model: AbstractModel, family: AbstractFamily, trainable: Trainable | None = None
+    ) -> PyTree:
+        """The state before the first observation, for the parameters that will be trained."""
 
     @abc.abstractmethod
     def step(

@@ -56,7 +56,7 @@ def _assert_drawn_from(law: Law, draws: np.ndarray) -> None:
     assert np.all(np.abs(cross[~np.eye(len(cross), dtype=bool)]) < 5.0)
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [name for name in ZOO if name != "full"])
 def test_samplers_draw_from_those_laws(name):
     case = ZOO[name]()
     for law, draws in zip(case.laws, _samples(case, jax.random.key(0), NUM), strict=True):

@@ -85,7 +85,6 @@ def test_closed_and_sampled_entropy_agree_in_expectation() -> None:
     sampled = np.asarray(jax.jit(jax.vmap(lambda k: elbo("sampled", k)))(keys))
     error = np.sqrt((closed.var() + sampled.var()) / len(keys))
     assert abs(closed.mean() - sampled.mean()) < 5 * error + 0.02
-    assert closed.std() < sampled.std()
 
 
 def test_sampled_entropy_can_be_fooled_and_the_empirical_one_cannot() -> None:
@@ -105,16 +104,14 @@ def test_sampled_entropy_can_be_fooled_and_the_empirical_one_cannot() -> None:
 
 
 def test_float32_statistics_hold_over_1e5_steps() -> None:
-    """Errata A9: the same stream in float32 and float64; both the total and late increments."""
+    """Errata A9: an exact q gives the log evidence whatever is drawn; float32 against float64."""
     steps = 100_000
 
     def elbos(x64):
         with jax.enable_x64(x64):
             model = models.LinearGaussian(*(jnp.array([v]) for v in (0.9, 1.0, 0.5, 0.5)))
             ys = jnp.asarray(np.random.default_rng(0).normal(size=(steps, 1)), float)
-            recursion = rmcvi.RMCVI(
-                2, window=2, bptt=1, functional=rmcvi.AdditiveFunctional(lambda a, b: a * b)
-            )
+            recursion = rmcvi.RMCVI(2, window=2, bptt=1, entropy="sampled")
             family, none = families.LinearGaussianFamily(diagonal=True), rmcvi.Trainable(
                 model=False, family=False
             )

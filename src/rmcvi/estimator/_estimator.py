@@ -141,9 +141,7 @@ class OnlineEstimator(eqx.Module):
 
     def filter(self, state: LearnerState) -> Filtered:
         """Mean and covariance of x_t given everything so far."""
-        family = self.family_at(state)
-        eta = family.marginal(state.recursion.carry)
-        q = family.distribution
+        q, eta = self.family.distribution, state.recursion.cloud.proposal
         return Filtered(q.mean(eta), q.covariance(eta))
 
 

@@ -34,6 +34,16 @@ class Tangents(eqx.Module):
         return cls(tree.zeros(theta, num), tree.zeros(phi, num))
 
 
+def check_tangents(tangents: Tangents, theta: PyTree, phi: PyTree) -> None:
+    """Refuse a state that was made for other parameters."""
+    for name, kept, given in (("model", tangents.model, theta), ("family", tangents.family, phi)):
+        if jax.tree.structure(kept) != jax.tree.structure(given):
+            raise ValueError(
+                f"trainable.{name}: got another choice of parameters than `init` was given, "
+                "expected the same in `init` and `step`"
+            )
+
+
 def forward_gradients(
     model: tuple[PyTree, PyTree],
     family: tuple[PyTree, PyTree],

@@ -29,7 +29,7 @@ class History(eqx.Module):
         """Rows that no chain will use."""
         repeated = jax.tree.map(lambda v: jnp.broadcast_to(v, (rows, *v.shape)), carry)
         inputs = Inputs(jnp.zeros((rows, dim_input)), jnp.ones(rows))
-        return cls(repeated, jnp.full((rows, dim_obs), jnp.nan), inputs)
+        return cls(repeated, jnp.full((rows, dim_obs), jnp.nan, float), inputs)
 
     def push(self, carry: PyTree, y: Float[Array, "dy"], inputs: Inputs) -> "History":
         """Drop the oldest row, append the newest."""

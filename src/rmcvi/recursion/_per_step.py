@@ -20,7 +20,7 @@ from rmcvi.families import PerStepFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion._forward import Tangents, forward_gradients
 from rmcvi.recursion._value import Cloud, Estimator, Value, empty_cloud, propagate
-from rmcvi.recursion._weights import AbstractBackward, FullWeights
+from rmcvi.recursion._weights import AbstractBackward, FullWeights, check_control
 from rmcvi.recursion._windowed import backward_score
 
 
@@ -69,11 +69,14 @@ class PerStepRMCVI(AbstractRecursion):
         self.optimiser = optax.adam(1e-2) if optimiser is None else optimiser
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
-        if estimator == "reparametrised" and not isinstance(self.backward, FullWeights):
+        full = estimator == "reparametrised" or entropy == "empirical"
+        if full and not isinstance(self.backward, FullWeights):
             raise ValueError(
                 f"backward: got {type(self.backward).__name__}, expected FullWeights when "
-                "estimator is 'reparametrised' (drawn indices have no derivative)"
+                "estimator is 'reparametrised' or entropy is 'empirical' (drawn indices have no "
+                "derivative and do not tell their probabilities)"
             )
+        check_control(self.backward, "unbiased")
 
     def init(self, model, family, trainable=None):
         """The state before the first observation."""

@@ -16,11 +16,11 @@ from rmcvi._core.checks import check_array, check_instance, check_int, check_opt
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
-from rmcvi.recursion._forward import Tangents, forward_gradients
+from rmcvi.recursion._forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion._functional import AdditiveFunctional, FunctionalState
 from rmcvi.recursion._history import History, replay
 from rmcvi.recursion._value import Cloud, Estimator, Slot, Value, empty_cloud, propagate
-from rmcvi.recursion._weights import AbstractBackward, DenseWeights, FullWeights
+from rmcvi.recursion._weights import AbstractBackward, DenseWeights, FullWeights, check_control
 from rmcvi.recursion._windowed import Window, windowed_gradients
 
 
@@ -79,11 +79,7 @@ class RMCVI(AbstractRecursion):
         self.control = check_option("control", control, ("unbiased", "in-sample", "none"))
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
-        if getattr(self.backward, "num", 2) == 1 and self.control != "none":
-            raise ValueError(
-                "backward: got one index per particle, expected at least 2, since a single draw "
-                "leaves nothing to centre by (or set control='none')"
-            )
+        check_control(self.backward, self.control)
         if self.entropy == "empirical" and not isinstance(self.backward, FullWeights):
             raise ValueError(
                 f"entropy: got 'empirical' with {type(self.backward).__name__}, expected "
@@ -134,6 +130,8 @@ class RMCVI(AbstractRecursion):
         theta = eqx.partition(model, trainable.model)
         phi = eqx.partition(family, trainable.family)
         t = state.t
+        if self.gradient == "forward":
+            check_tangents(state.memory, theta[0], phi[0])
         history = state.history.push(state.carry, y, inputs)
 
         def chains(phi_trained):

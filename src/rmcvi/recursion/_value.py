@@ -5,8 +5,8 @@ c_i = sum_j w_ij T(x_j) (f_ij - f_i),   f_ij = H_j + log m(x_j, x_i)
 k   = Cov over particles of T(x_i) and H_i
 
 The entropy may instead be averaged with the weights and enter f: -log q_{t-1|t} with its closed
-normaliser ("sampled", as printed), or with the particles' own normaliser ("empirical", which is
-bounded by log N and cannot be fooled; docs/theory/recursion.md). Statistics T are taken relative
+normaliser ("sampled", as printed), or with the particles' own normaliser ("empirical": collapsing
+the weights then costs up to log N, so that it cannot be fooled; docs/theory/recursion.md). Statistics T are taken relative
 to the particles' mean, so that float32 does not cancel.
 """
 

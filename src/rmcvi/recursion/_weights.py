@@ -309,8 +309,8 @@ def draw_rows(
     """`num` independent column indices per row, with probabilities w."""
     cumulative = jnp.cumsum(w, 1)
     level = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]
-    index = jax.vmap(lambda c, u: jnp.searchsorted(c, u, side="right"))(cumulative, level)
-    return index.clip(0, w.shape[1] - 1).astype(jnp.int32)
+    below = cumulative[:, None] <= level[:, :, None]
+    return jnp.sum(below, 2, dtype=jnp.int32).clip(0, w.shape[1] - 1)
 
 
 def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
@@ -322,3 +322,12 @@ def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
     same = jnp.mean(agree, dtype=float) * num**2 - num
     rate = same / (num * (num - 1))
     return jnp.minimum(1.0 / jnp.maximum(rate, 1.0 / total), total)
+
+
+def check_control(backward: AbstractBackward, control: str) -> None:
+    """Refuse a control variate that one index per particle cannot have."""
+    if getattr(backward, "num", 2) == 1 and control != "none":
+        raise ValueError(
+            "backward: got one index per particle, expected at least 2, since a single draw "
+            "leaves nothing to centre by (or set control='none')"
+        )

@@ -88,7 +88,12 @@ def draw(path: pathlib.Path, xs, ys, mean, spread, rho, gamma) -> None:
     steps = np.arange(len(xs) - 200, len(xs))
     band = 1.645 * spread[steps, 0]
     top.fill_between(
-        steps, mean[steps, 0] - band, mean[steps, 0] + band, color=BLUE, alpha=0.25, lw=0,
+        steps,
+        mean[steps, 0] - band,
+        mean[steps, 0] + band,
+        color=BLUE,
+        alpha=0.25,
+        lw=0,
         label="90 % band",
     )
     top.plot(steps, mean[steps, 0], color=BLUE, label="filtered mean")
@@ -121,7 +126,7 @@ def draw(path: pathlib.Path, xs, ys, mean, spread, rho, gamma) -> None:
 
 def main() -> None:
     """Simulate, learn, print, draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--length", type=int, default=20_000, help="observations (default 20000)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("demo.png"))
     arguments = parser.parse_args()
@@ -137,11 +142,15 @@ def main() -> None:
     raw = float(np.nanmean(np.sqrt(np.nanmean((ys - xs)[half:] ** 2, 1))))
     inside = np.mean(np.abs(mean - xs)[half:] < 1.645 * spread[half:])
     print(f"{length} observations, 5 % of values missing, in {seconds:.0f} s (compiling included)")
-    print(f"RMSE of the hidden state, second half: filter {rmse((mean - xs)[half:]):.4f}, "
-          f"raw observations {raw:.4f}")
+    print(
+        f"RMSE of the hidden state, second half: filter {rmse((mean - xs)[half:]):.4f}, "
+        f"raw observations {raw:.4f}"
+    )
     print(f"90 % bands hold the truth {100 * inside:.1f} % of the time")
-    print(f"rho {rho[-1]:.4f} (true 0.0250, start 0.0500), "
-          f"gamma {gamma[-1]:.3f} (true 2.500, start 1.500)")
+    print(
+        f"rho {rho[-1]:.4f} (true 0.0250, start 0.0500), "
+        f"gamma {gamma[-1]:.3f} (true 2.500, start 1.500)"
+    )
     draw(arguments.out, xs, ys, mean, spread, rho, gamma)
     print(f"figure: {arguments.out.resolve()}")
 

@@ -5,8 +5,8 @@ A recursion turns a stream into values and gradients. Model and family are argum
     state = recursion.init(model, family)
     state, grads, info = recursion.step(state, model, family, y, inputs, key)
 
-`grads` is the *increment* of the gradient of the ELBO, an ascent direction for (theta, phi). State is
-what the next step needs (its size does not grow with t), Info is what a person wants.
+`grads` is the *increment* of the gradient of the ELBO, an ascent direction for (theta, phi). State
+is what the next step needs (its size does not grow with t), Info is what a person wants.
 """
 
 import abc

@@ -30,7 +30,7 @@ def stream(model: Any, length: int, seed: int = 0) -> jax.Array:
 def family_zoo(model: models.LinearGaussian) -> dict[str, Any]:
     """Every amortised family, small."""
     key, dims = jax.random.key(1), (model.dim_state, model.dim_obs)
-    small = dict(key=key, hidden=6, memory=3)
+    small: dict[str, Any] = dict(key=key, hidden=6, memory=3)
     return {
         "kalman": families.LinearGaussianFamily(model),
         "tied": families.LinearGaussianFamily(),
@@ -46,7 +46,7 @@ def family_zoo(model: models.LinearGaussian) -> dict[str, Any]:
 
 
 def run(recursion: Any, model: Any, family: Any, ys: jax.Array, seed: int = 0) -> Any:
-    """(final state, flat gradient increments, infos) of one compiled pass with frozen parameters."""
+    """(final state, flat gradient increments, infos) of one compiled pass, parameters frozen."""
     key = jax.random.key(seed)
 
     def step(state, pair):

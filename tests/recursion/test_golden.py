@@ -1,4 +1,4 @@
-"""The golden gradient of a two-step model, known by quadrature, and the two forms of the terminal."""
+"""The golden gradient of a two-step model, known by quadrature, and both forms of the terminal."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def golden_parts() -> tuple[LinearGaussian, TwoSteps]:
     """The model and family of the errata note."""
     model = LinearGaussian(*(jnp.array([v]) for v in (0.8, 1.0, 0.3**0.5, 0.5**0.5)))
     phi = jnp.array([0.2, -0.3, -0.1, -0.5, 0.6, 0.1, 0.2])
-    return model, TwoSteps(phi, DiagonalGaussian())
+    return model, TwoSteps(phi=phi, distribution=DiagonalGaussian())
 
 
 def gradients(keys: jax.Array, **settings: Any) -> np.ndarray:
@@ -104,7 +104,10 @@ def test_in_sample_control_variate_halves_the_score() -> None:
     """Errata A3: with M = 2 the printed control variate loses half of the potential's gradient."""
     keys = jax.random.split(jax.random.key(3), 600)
     estimates = gradients(
-        keys, num_particles=100, backward=rmcvi.SampledIndices(2), control="in-sample",
+        keys,
+        num_particles=100,
+        backward=rmcvi.SampledIndices(2),
+        control="in-sample",
         entropy="sampled",
     )
     mean = estimates[:, 1].mean(0)

@@ -72,13 +72,12 @@ def test_closed_and_sampled_entropy_agree_in_expectation() -> None:
     def elbo(entropy, seed):
         recursion = rmcvi.RMCVI(num_particles=200, window=2, bptt=1, entropy=entropy)
         none = rmcvi.Trainable(model=False, family=False)
-        state = recursion.init(model, family, none)
+        state, total = recursion.init(model, family, none), jnp.zeros(())
         for t in range(4):
             k = jax.random.fold_in(seed, t)
-            state, _, info = recursion.step(
-                state, model, family, ys[t], rmcvi.Inputs.of(), k, none
-            )
-        return info.elbo
+            state, _, info = recursion.step(state, model, family, ys[t], rmcvi.Inputs.of(), k, none)
+            total = info.elbo
+        return total
 
     keys = jax.random.split(jax.random.key(0), 300)
     closed = np.asarray(jax.jit(jax.vmap(lambda k: elbo("closed", k)))(keys))
@@ -91,7 +90,7 @@ def test_sampled_entropy_can_be_fooled_and_the_empirical_one_cannot() -> None:
     """Few fixed particles: as printed, the estimated ELBO runs away from every likelihood."""
     model = models.ChaoticRNN(2)
     family = families.PerStepFamily(model, key=jax.random.key(0), hidden=8)
-    xs, ys = rmcvi.simulate(model, jax.random.key(1), 12)
+    _, ys = rmcvi.simulate(model, jax.random.key(1), 12)
 
     def final(entropy):
         recursion = rmcvi.PerStepRMCVI(20, num_steps=60, entropy=entropy)
@@ -112,8 +111,9 @@ def test_float32_statistics_hold_over_1e5_steps() -> None:
             model = models.LinearGaussian(*(jnp.array([v]) for v in (0.9, 1.0, 0.5, 0.5)))
             ys = jnp.asarray(np.random.default_rng(0).normal(size=(steps, 1)), float)
             recursion = rmcvi.RMCVI(2, window=2, bptt=1, entropy="sampled")
-            family, none = families.LinearGaussianFamily(diagonal=True), rmcvi.Trainable(
-                model=False, family=False
+            family, none = (
+                families.LinearGaussianFamily(diagonal=True),
+                rmcvi.Trainable(model=False, family=False),
             )
 
             def step(state, y):
@@ -178,7 +178,9 @@ def test_info_reports_bad_numbers() -> None:
     """An infinite observation is a result code, not an exception."""
     model, family = linear_model(), families.LinearGaussianFamily()
     _, _, infos = run(
-        rmcvi.RMCVI(num_particles=4, window=2, bptt=1), model, family,
+        rmcvi.RMCVI(num_particles=4, window=2, bptt=1),
+        model,
+        family,
         jnp.array([[1.0, jnp.inf, 0.0]]),
     )
     assert int(infos.result[0]) == rmcvi.Result.NON_FINITE

@@ -1,5 +1,8 @@
 """The windowed gradient is the forward gradient read backwards."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +20,7 @@ def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> Non
     """Increments for phi and theta agree to 1e-10, whatever the family."""
     model = linear_model()
     family, ys = family_zoo(model)[name], stream(model, T)
-    settings = dict(num_particles=4, window=T, bptt=3)
+    settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3)
     _, windowed, infos = run(rmcvi.RMCVI(**settings), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
     np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
@@ -61,16 +64,12 @@ class Plain(models.AbstractModel):
     """A model that forwards everything but is not known to be Gaussian."""
 
     inner: models.LinearGaussian
+    dim_state: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
 
-    @property
-    def dim_state(self) -> int:
-        """dx."""
-        return self.inner.dim_state
-
-    @property
-    def dim_obs(self) -> int:
-        """dy."""
-        return self.inner.dim_obs
+    def __init__(self, inner: models.LinearGaussian):
+        self.inner = inner
+        self.dim_state, self.dim_obs = inner.dim_state, inner.dim_obs
 
     def initial_log_prob(self, x):
         """As inside."""

@@ -23,6 +23,17 @@ class Inputs(eqx.Module):
         check_array("dt", dt, ())
         return cls(u, dt)
 
+    @classmethod
+    def sequence(
+        cls, length: int, u: ArrayLike | None = None, dt: ArrayLike | None = None, dim: int = 0
+    ) -> "Inputs":
+        """Inputs of `length` steps; nothing given means none and usual steps."""
+        u = jnp.zeros((length, dim)) if u is None else jnp.asarray(u, float)
+        check_array("u", u, (length, dim))
+        dt = jnp.ones(length) if dt is None else jnp.asarray(dt, float)
+        check_array("dt", dt, (length,))
+        return cls(u, dt)
+
 
 def split_missing(
     y: Float[Array, "*batch dy"],

@@ -40,6 +40,12 @@ def centre(values: PyTree) -> tuple[PyTree, PyTree]:
     return jax.tree.map(lambda v, m: v - m[None], values, mean), mean
 
 
+def all_finite(tree: PyTree) -> Array:
+    """Whether every number is finite."""
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return jnp.all(jnp.stack(finite)) if finite else jnp.asarray(True)
+
+
 def has_arrays(tree: PyTree) -> bool:
     """Whether any array leaf is left."""
     return any(eqx.is_array(leaf) for leaf in jax.tree.leaves(tree))

@@ -1,6 +1,12 @@
 """The learner and the loops around it."""
 
 from rmcvi.estimator._estimator import Filtered as Filtered
+from rmcvi.estimator._estimator import LearnerInfo as LearnerInfo
 from rmcvi.estimator._estimator import LearnerState as LearnerState
 from rmcvi.estimator._estimator import OnlineEstimator as OnlineEstimator
-from rmcvi.estimator._estimator import scan as scan
+from rmcvi.estimator._guard import GradientGuard as GradientGuard
+from rmcvi.estimator._predict import Prediction as Prediction
+from rmcvi.estimator._query import Forecast as Forecast
+from rmcvi.estimator._query import Imputed as Imputed
+from rmcvi.estimator._run import scan as scan
+from rmcvi.estimator._smooth import Smoothed as Smoothed

@@ -5,7 +5,7 @@
     state, info = learner.update(state, y)
 
 Every method is pure. Step t draws from fold_in(key, t), so that single updates, chunks and a
-resumed run give the same numbers.
+resumed run give the same numbers. At each step: predict y_t, score the prediction, only then learn.
 """
 
 from typing import Any
@@ -17,11 +17,19 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Info, Trainable
-from rmcvi._core.checks import check_array, check_instance
+from rmcvi._contract import AbstractRecursion, Info, Result, Trainable
+from rmcvi._core import tree
+from rmcvi._core.checks import check_array, check_instance, check_int, check_real
 from rmcvi._core.inputs import Inputs
+from rmcvi.estimator import _query
+from rmcvi.estimator._guard import GradientGuard, GuardState
+from rmcvi.estimator._predict import Prediction, predict, screen
+from rmcvi.estimator._query import Forecast, Imputed
+from rmcvi.estimator._smooth import Smoothed
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
+
+SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
 
 
 class LearnerState(eqx.Module):
@@ -33,7 +41,41 @@ class LearnerState(eqx.Module):
     phi: PyTree
     theta_optimiser: PyTree
     phi_optimiser: PyTree
+    theta_gate: PyTree
+    phi_gate: PyTree
+    theta_guard: GuardState
+    phi_guard: GuardState
+    average: PyTree
     recursion: PyTree
+    skipped: Int[Array, ""]
+
+
+class LearnerInfo(eqx.Module):
+    """What one update has to tell: the prediction and its score, and the recursion's info."""
+
+    prediction: Prediction | None
+    step: Info
+    pulled: Array
+    """Whether each coordinate was pulled in by the screen."""
+    cuts: Int[Array, "*batch"]
+    """Number of gradients cut so far."""
+    skipped: Int[Array, "*batch"]
+    """Number of updates skipped so far because a number was not finite."""
+
+    @property
+    def elbo(self) -> Array:
+        """Estimate of the evidence lower bound up to now."""
+        return self.step.elbo
+
+    @property
+    def ess(self) -> Array:
+        """Effective sample size of the backward weights."""
+        return self.step.ess
+
+    @property
+    def result(self) -> Array:
+        """Result code of the step."""
+        return self.step.result
 
 
 class Filtered(eqx.Module):
@@ -47,7 +89,7 @@ class OnlineEstimator(eqx.Module):
     """Learns theta and phi on two time scales, one gradient step each per observation.
 
     `model` and `family` are the starting point; the current ones are `model_at(state)` and
-    `family_at(state)`.
+    `family_at(state)`. `draws` particles make the prediction (0: no prediction, and no screen).
     """
 
     model: AbstractModel
@@ -56,6 +98,11 @@ class OnlineEstimator(eqx.Module):
     model_optimiser: optax.GradientTransformation = eqx.field(static=True)
     family_optimiser: optax.GradientTransformation = eqx.field(static=True)
     trainable: Trainable
+    draws: int = eqx.field(static=True)
+    level: float = eqx.field(static=True)
+    screen_width: float | None = eqx.field(static=True)
+    guard: GradientGuard | None
+    average_from: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -66,8 +113,16 @@ class OnlineEstimator(eqx.Module):
         family_optimiser: optax.GradientTransformation,
         *,
         trainable: Trainable | None = None,
+        draws: int = 100,
+        level: float = 0.9,
+        screen_width: float | None = 20.0,
+        guard: GradientGuard | bool = True,
+        average_from: int | None = None,
     ):
-        """Optimisers are optax transformations for *descent*; `trainable` chooses parameters."""
+        """Optimisers are optax transformations for *descent*; `trainable` chooses parameters.
+
+        `average_from`: average the iterates from that observation on (`model_at(averaged=True)`).
+        """
         check_instance("model", model, AbstractModel)
         check_instance("family", family, AbstractFamily)
         check_instance("recursion", recursion, AbstractRecursion)
@@ -77,11 +132,19 @@ class OnlineEstimator(eqx.Module):
         self.model_optimiser = model_optimiser
         self.family_optimiser = family_optimiser
         self.trainable = Trainable() if trainable is None else trainable
+        self.draws = check_int("draws", draws, 0)
+        self.level = check_real("level", level, 0.0, 1.0)
+        self.screen_width = screen_width and check_real("screen_width", screen_width, 1.0)
+        self.guard = GradientGuard() if guard is True else guard or None
+        self.average_from = (
+            None if average_from is None else check_int("average_from", average_from, 0)
+        )
 
     def init(self, key: Key[Array, ""]) -> LearnerState:
         """The state before the first observation."""
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
+        guard = (self.guard or GradientGuard()).init()
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
@@ -89,16 +152,42 @@ class OnlineEstimator(eqx.Module):
             phi=phi,
             theta_optimiser=self.model_optimiser.init(theta),
             phi_optimiser=self.family_optimiser.init(phi),
+            theta_gate=jax.tree.map(lambda _: jnp.ones(()), theta),
+            phi_gate=jax.tree.map(lambda _: jnp.ones(()), phi),
+            theta_guard=guard,
+            phi_guard=guard,
+            average=None if self.average_from is None else (theta, phi),
             recursion=self.recursion.init(self.model, self.family, self.trainable),
+            skipped=jnp.zeros((), int),
         )
 
-    def model_at(self, state: LearnerState) -> AbstractModel:
+    def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
         """The model with its learned parameters."""
-        return eqx.combine(state.theta, self.model)
+        return eqx.combine(self._average(state)[0] if averaged else state.theta, self.model)
 
-    def family_at(self, state: LearnerState) -> AbstractFamily:
+    def family_at(self, state: LearnerState, averaged: bool = False) -> AbstractFamily:
         """The family with its learned parameters."""
-        return eqx.combine(state.phi, self.family)
+        return eqx.combine(self._average(state)[1] if averaged else state.phi, self.family)
+
+    def _average(self, state: LearnerState) -> tuple[PyTree, PyTree]:
+        if state.average is None:
+            raise ValueError("averaged: got True, expected False unless average_from was set")
+        return state.average
+
+    def freeze(
+        self, state: LearnerState, *, model: Any = None, family: Any = None, frozen: bool = True
+    ) -> LearnerState:
+        """Stop (or, with `frozen=False`, resume) learning of some parameters in mid-stream.
+
+        `model` and `family` pick leaves, as in `freeze(state, model=lambda m: m.log_rho)`.
+        """
+        gate = jnp.zeros(()) if frozen else jnp.ones(())
+        for name, where in (("theta_gate", model), ("phi_gate", family)):
+            if where is not None:
+                old = getattr(state, name)
+                new = eqx.tree_at(where, old, jax.tree.map(lambda _: gate, where(old)))
+                state = eqx.tree_at(lambda s, n=name: getattr(s, n), state, new)
+        return state
 
     def update(
         self,
@@ -106,7 +195,7 @@ class OnlineEstimator(eqx.Module):
         y: ArrayLike,
         u: ArrayLike | None = None,
         dt: ArrayLike | None = None,
-    ) -> tuple[LearnerState, Info]:
+    ) -> tuple[LearnerState, LearnerInfo]:
         """Take in one observation (NaN = not observed), compiled."""
         y = jnp.asarray(y, float)
         check_array("y", y, (self.model.dim_obs,))
@@ -114,80 +203,107 @@ class OnlineEstimator(eqx.Module):
 
     def step(
         self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs
-    ) -> tuple[LearnerState, Info]:
-        """The pure step behind `update` and `scan`."""
+    ) -> tuple[LearnerState, LearnerInfo]:
+        """The pure step behind `update` and `scan`: predict, score, learn."""
         model, family = self.model_at(state), self.family_at(state)
+        k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
+        prediction, used = self._predict(state, model, y, inputs, k_predict)
         statistics, grads, info = self.recursion.step(
-            state.recursion,
-            model,
-            family,
-            y,
-            inputs,
-            jax.random.fold_in(state.key, state.t),
-            self.trainable,
+            state.recursion, model, family, used, inputs, k_learn, self.trainable
         )
-        theta, theta_optimiser = _ascend(
-            self.model_optimiser, grads.model, state.theta_optimiser, state.theta
+        theta, theta_memory, theta_guard, theta_ok = self._ascend(
+            self.model_optimiser,
+            grads.model,
+            (state.theta_optimiser, state.theta, state.theta_gate, state.theta_guard),
         )
-        phi, phi_optimiser = _ascend(
-            self.family_optimiser, grads.family, state.phi_optimiser, state.phi
+        phi, phi_memory, phi_guard, phi_ok = self._ascend(
+            self.family_optimiser,
+            grads.family,
+            (state.phi_optimiser, state.phi, state.phi_gate, state.phi_guard),
         )
-        projected = eqx.combine(phi, self.family).project()
-        phi = eqx.filter(projected, self.trainable.family)
+        phi = eqx.filter(eqx.combine(phi, self.family).project(), self.trainable.family)
+        sound = theta_ok & phi_ok & (info.result < int(Result.NON_FINITE))
         new = LearnerState(
-            state.key, state.t + 1, theta, phi, theta_optimiser, phi_optimiser, statistics
+            key=state.key,
+            t=state.t + 1,
+            theta=theta,
+            phi=phi,
+            theta_optimiser=theta_memory,
+            phi_optimiser=phi_memory,
+            theta_gate=state.theta_gate,
+            phi_gate=state.phi_gate,
+            theta_guard=theta_guard,
+            phi_guard=phi_guard,
+            average=self._average_in(state, theta, phi),
+            recursion=statistics,
+            skipped=state.skipped + ~sound,
         )
-        return new, info
+        pulled = ~(used == y) & jnp.isfinite(y)
+        cuts = theta_guard.cuts + phi_guard.cuts
+        return new, LearnerInfo(prediction, info, pulled, cuts, new.skipped)
+
+    def _predict(
+        self,
+        state: LearnerState,
+        model: AbstractModel,
+        y: Float[Array, "dy"],
+        inputs: Inputs,
+        key: Key[Array, ""],
+    ) -> tuple[Prediction | None, Float[Array, "dy"]]:
+        y = jnp.where(jnp.isfinite(y), y, jnp.nan)
+        if self.draws == 0:
+            return None, y
+        q, eta = self.family.distribution, state.recursion.cloud.proposal
+        prediction = predict(model, q, eta, state.t, y, inputs, key, self.draws, self.level)
+        if self.screen_width is None:
+            return prediction, y
+        return prediction, screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
+
+    def _ascend(
+        self, optimiser: optax.GradientTransformation, gradient: PyTree, old: tuple[Any, ...]
+    ) -> tuple[PyTree, PyTree, GuardState, Array]:
+        """One guarded step of an optimiser; kept only if every number is finite."""
+        memory, parameters, gate, guard = old
+        if self.guard is not None:
+            guard, gradient = self.guard.step(guard, gradient)
+        descent = jax.tree.map(jnp.negative, gradient)
+        update, new_memory = optimiser.update(descent, memory, parameters)
+        gated = jax.tree.map(lambda d, g: d * g.astype(d.dtype), update, gate)
+        new = eqx.apply_updates(parameters, gated)
+        sound = tree.all_finite((new, new_memory))
+        kept = tree.where(sound, (new, new_memory), (parameters, memory))
+        return *kept, guard, sound
+
+    def _average_in(self, state: LearnerState, theta: PyTree, phi: PyTree) -> PyTree:
+        if self.average_from is None:
+            return None
+        count = jnp.maximum(state.t + 1 - self.average_from, 1)
+        return jax.tree.map(lambda a, v: a + (v - a) / count, state.average, (theta, phi))
 
     def filter(self, state: LearnerState) -> Filtered:
         """Mean and covariance of x_t given everything so far."""
         q, eta = self.family.distribution, state.recursion.cloud.proposal
         return Filtered(q.mean(eta), q.covariance(eta))
 
+    def smooth(self, state: LearnerState, lag: int, **options: Any) -> Smoothed:
+        """Draws of (x_{t-lag}, ..., x_t) given everything so far; options `num`, `key`."""
+        return _query.smooth(self, state, lag, **options)
 
-def _ascend(
-    optimiser: optax.GradientTransformation, gradient: PyTree, memory: PyTree, parameters: PyTree
-) -> tuple[PyTree, PyTree]:
-    descent = jax.tree.map(jnp.negative, gradient)
-    update, memory = optimiser.update(descent, memory, parameters)
-    return eqx.apply_updates(parameters, update), memory
+    def smooth_sequence(self, state: LearnerState, ys: ArrayLike, **options: Any) -> Smoothed:
+        """Draws of all states of a whole sequence; options `u`, `dt`, `num`, `key`."""
+        return _query.smooth_sequence(self, state, ys, **options)
+
+    def forecast(self, state: LearnerState, horizon: int, **options: Any) -> Forecast:
+        """The next `horizon` observations; options `u`, `dt`, `level`, `num`, `key`."""
+        return _query.forecast(self, state, horizon, **options)
+
+    def impute(self, state: LearnerState, lag: int = 0, **options: Any) -> Imputed:
+        """The last observations with gaps filled; options `level`, `num`, `key`."""
+        return _query.impute(self, state, lag, **options)
 
 
 @eqx.filter_jit
 def _update(
     learner: OnlineEstimator, state: LearnerState, y: Array, inputs: Inputs
-) -> tuple[LearnerState, Info]:
+) -> tuple[LearnerState, LearnerInfo]:
     return learner.step(state, y, inputs)
-
-
-def scan(
-    learner: OnlineEstimator,
-    state: LearnerState,
-    ys: ArrayLike,
-    u: ArrayLike | None = None,
-    dt: ArrayLike | None = None,
-    collect: Any = None,
-) -> tuple[LearnerState, PyTree]:
-    """All rows of `ys` in one compiled loop: the same numbers as single updates.
-
-    `collect(learner, state, info)` picks what is stacked over time (default: `info`).
-    """
-    ys = jnp.asarray(ys, float)
-    check_array("ys", ys, (None, learner.model.dim_obs))
-    length, dim = len(ys), learner.model.dim_input
-    u = jnp.zeros((length, dim)) if u is None else jnp.asarray(u, float)
-    dt = jnp.ones(length) if dt is None else jnp.asarray(dt, float)
-    check_array("u", u, (length, dim))
-    check_array("dt", dt, (length,))
-    return _scan(learner, state, ys, Inputs(u, dt), collect)
-
-
-@eqx.filter_jit
-def _scan(
-    learner: OnlineEstimator, state: LearnerState, ys: Array, inputs: Inputs, collect: Any
-) -> tuple[LearnerState, PyTree]:
-    def step(state, row):
-        state, info = learner.step(state, *row)
-        return state, info if collect is None else collect(learner, state, info)
-
-    return jax.lax.scan(step, state, (ys, inputs))

@@ -38,13 +38,13 @@ class AbstractExponentialFamily(eqx.Module, Generic[Eta]):
     def sample(self, key: Key[Array, ""], eta: Eta, num: int) -> Float[Array, "{num} dx"]:
         """`num` independent draws."""
 
-    @abc.abstractmethod
     def mean(self, eta: Eta) -> Float[Array, "dx"]:
-        """E x."""
+        """E x; from a fixed sample unless a family knows better."""
+        return jnp.mean(self.sample(jax.random.key(0), eta, 1000), 0)
 
-    @abc.abstractmethod
     def covariance(self, eta: Eta) -> Float[Array, "dx dx"]:
-        """Cov x."""
+        """Cov x; from a fixed sample unless a family knows better."""
+        return jnp.atleast_2d(jnp.cov(self.sample(jax.random.key(0), eta, 1000).T))
 
     def relative(self, eta: Eta, origin: Float[Array, "dx"]) -> Eta:
         """Natural parameter of x - origin where the family is closed under translation.

@@ -19,7 +19,8 @@ class RecurrentFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     """Knows nothing of the model: it needs dimensions only, and learns everything else.
 
     With `spectral_norm` every weight of the cell is projected after each step, so that the carry
-    forgets at least at that rate; with `bound` the potential's natural parameter stays in [-bound, bound].
+    forgets at least at that rate; with `bound` the potential's natural parameter stays in
+    [-bound, bound].
     """
 
     cell: eqx.nn.MLP

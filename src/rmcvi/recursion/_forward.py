@@ -3,8 +3,9 @@
 u_i = sum_j w_ij u_j + grad_phi {<eta_{t-1} + eta~(x_i), c_i> + Entropy}
 v_i = sum_j w_ij {v_j + grad_theta log m(x_j, x_i)} + grad_theta log g(x_i, y_t)
 
-Exact at any horizon, at a cost O(N^2 P) and memory O(N P); `_windowed` gives the same mean for less.
-u and v are kept centred (errata A9): only differences between particles matter for what follows.
+Exact at any horizon, at a cost O(N^2 P) and memory O(N P); `_windowed` gives the same mean for
+less. u and v are kept centred (errata A9): only differences between particles matter for what
+follows.
 """
 
 from typing import Any

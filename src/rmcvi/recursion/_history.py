@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
@@ -39,6 +39,12 @@ class History(eqx.Module):
 
         rows = (self.carry, self.y, self.inputs)
         return History(*jax.tree.map(shift, rows, (carry, y, inputs)))
+
+
+    def forget_last(self, unsound: Bool[Array, ""]) -> "History":
+        """Treat the newest observation as missing if it led to numbers that are not finite."""
+        last = jnp.where(unsound, jnp.nan, self.y[-1])
+        return History(self.carry, self.y.at[-1].set(last), self.inputs)
 
 
 def replay(

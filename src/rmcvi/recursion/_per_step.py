@@ -1,15 +1,18 @@
 """Non-amortised RMCVI: the parameters of step t are fitted to y_t alone by K gradient steps.
 
-phi^t = (q_t, potential of t) maximises mean_i H_i + Entropy(q_t) with the particles of t - 1 fixed. Two
-gradients (errata A2): the corrected score form, and the semi-reparametrised one, pathwise in x_t
-and by the score in x_{t-1} (which is what differentiating self-normalised weights gives).
+phi^t = (q_t, potential of t) maximises mean_i H_i + Entropy(q_t) with the particles of t - 1 fixed.
+Two gradients (errata A2): the corrected score form, and the semi-reparametrised one, pathwise in
+x_t and by the score in x_{t-1} (which is what differentiating self-normalised weights gives).
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi._contract import AbstractRecursion, Info, Result, Step, Trainable
 from rmcvi._core import tree
@@ -98,7 +101,7 @@ class PerStepRMCVI(AbstractRecursion):
         """The family as fitted to the last observation."""
         return eqx.combine(state.phi, family)
 
-    def step(self, state, model, family, y, inputs, key, trainable=None):
+    def step(self, state, model: Any, family: Any, y, inputs, key, trainable=None):
         """Fit phi^t to y_t, then move the statistics on."""
         check_array("y", y, (model.dim_obs,))
         first, last = state.t == 0, self.current(state, family)
@@ -109,9 +112,7 @@ class PerStepRMCVI(AbstractRecursion):
 
         def estimate(current, k):
             now = current.parameters()
-            return propagate(
-                est, model, current, state.cloud, carry_prev, now, y, inputs, first, k
-            )
+            return propagate(est, model, current, state.cloud, carry_prev, now, y, inputs, first, k)
 
         k_fit, k_end = jax.random.split(key)
         fitted = self._fit(start, estimate, model, carry_prev, inputs, first, k_fit)
@@ -119,14 +120,21 @@ class PerStepRMCVI(AbstractRecursion):
         theta = eqx.partition(model, (trainable or Trainable()).model)
         nothing = eqx.partition(fitted, False)
         tangents, grads = forward_gradients(
-            theta, nothing, state.tangents, state.cloud, value, None, y, inputs, state.t, self.entropy
+            theta,
+            nothing,
+            state.tangents,
+            state.cloud,
+            value,
+            None,
+            y,
+            inputs,
+            state.t,
+            self.entropy,
         )
         offset = state.offset.add(value.level)
         smoothed = _one_step_mean(model, fitted, carry_prev, value, inputs)
         phi = eqx.filter(fitted, eqx.is_inexact_array)
-        new = PerStepState(
-            state.t + 1, phi, value.cloud, offset, value.entropy, tangents, smoothed
-        )
+        new = PerStepState(state.t + 1, phi, value.cloud, offset, value.entropy, tangents, smoothed)
         increment = value.level + value.entropy - state.entropy
         ess = jnp.where(first, float(self.num_particles), value.slot.weights.ess())
         result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), int(Result.SUCCESS))
@@ -142,7 +150,16 @@ class PerStepRMCVI(AbstractRecursion):
         )
         return Step(new, grads, info)
 
-    def _fit(self, start, estimate, model, carry_prev, inputs, first, key):
+    def _fit(
+        self,
+        start: PerStepFamily,
+        estimate: Callable[[PerStepFamily, Key[Array, ""]], Value],
+        model: AbstractModel,
+        carry_prev: PyTree,
+        inputs: Inputs,
+        first: Bool[Array, ""],
+        key: Key[Array, ""],
+    ) -> PerStepFamily:
         """K ascent steps on the ELBO in phi^t."""
         phi, rest = eqx.partition(start, eqx.is_inexact_array)
 
@@ -155,8 +172,16 @@ class PerStepRMCVI(AbstractRecursion):
             else:
                 value = estimate(eqx.combine(phi, rest), k)
                 gradient = jax.grad(
-                    lambda v: -_score_objective(
-                        eqx.combine(v, rest), model, carry_prev, value, inputs, first, self.entropy
+                    lambda v: (
+                        -_score_objective(
+                            eqx.combine(v, rest),
+                            model,
+                            carry_prev,
+                            value,
+                            inputs,
+                            first,
+                            self.entropy,
+                        )
                     )
                 )(phi)
             update, memory = self.optimiser.update(gradient, memory, phi)
@@ -201,4 +226,3 @@ def _one_step_mean(
         return family.distribution.mean(eta)
 
     return jnp.mean(jax.vmap(mean)(value.slot.x), 0)
-

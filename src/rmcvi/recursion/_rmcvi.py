@@ -8,9 +8,9 @@ gradient of the ELBO, forward (per particle) or windowed (adjoint).
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from rmcvi._contract import AbstractRecursion, Gradients, Info, Result, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Info, Result, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option
 from rmcvi._core.compensated import CompensatedSum
@@ -19,10 +19,18 @@ from rmcvi.models import AbstractModel
 from rmcvi.recursion._forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion._functional import AdditiveFunctional, FunctionalState
 from rmcvi.recursion._history import History, replay
-from rmcvi.recursion._value import Cloud, Estimator, Slot, Value, empty_cloud, propagate
+from rmcvi.recursion._value import (
+    Cloud,
+    Estimator,
+    Slot,
+    Value,
+    empty_cloud,
+    is_sound,
+    propagate,
+    stand_still,
+)
 from rmcvi.recursion._weights import AbstractBackward, DenseWeights, FullWeights, check_control
 from rmcvi.recursion._windowed import Window, windowed_gradients
-
 
 ENTROPIES = ("closed", "empirical", "sampled")
 
@@ -119,7 +127,7 @@ class RMCVI(AbstractRecursion):
             theta = eqx.filter(model, trainable.model)
             return Tangents.empty(theta, eqx.filter(family, trainable.family), cloud.x.shape[0])
         coefficient = tree.zeros(cloud.terminal, self.num_particles)
-        weights = self.backward.empty(self.num_particles)
+        weights = self.backward.identity(self.num_particles)
         slot = Slot(weights, coefficient, cloud.x, cloud.x, cloud.origin)
         return Window.empty(self.window, slot)
 
@@ -144,11 +152,23 @@ class RMCVI(AbstractRecursion):
         value = propagate(
             est, model, family, state.cloud, carry_prev, carry, y, inputs, t == 0, key
         )
+        sound = is_sound(value)
+        value = tree.where(sound, value, stand_still(self.backward, state.cloud, state.entropy))
+        carry = tree.where(sound, carry, state.carry)
+        history = history.forget_last(~sound)
         if self.gradient == "windowed":
             memory = state.memory.put(t, value.slot)
             grads, adjoint = windowed_gradients(
-                theta, phi, memory, history, state.cloud, value,
-                (before_carry, now_carry), pull, t, self.entropy,
+                theta,
+                phi,
+                memory,
+                history,
+                state.cloud,
+                value,
+                (before_carry, now_carry),
+                pull,
+                t,
+                self.entropy,
             )
             mass, beyond = adjoint.mass, adjoint.beyond
         else:
@@ -156,6 +176,8 @@ class RMCVI(AbstractRecursion):
                 theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, self.entropy
             )
             mass, beyond = jnp.zeros(0), jnp.zeros(())
+        sound = sound & tree.all_finite(grads)
+        grads = tree.where(sound, grads, tree.zeros(grads))
         functional = state.functional
         if self.functional is not None:
             functional = self.functional.step(functional, value.slot, t > 0)
@@ -163,22 +185,19 @@ class RMCVI(AbstractRecursion):
         new = RMCVIState(
             t + 1, carry, value.cloud, offset, value.entropy, history, memory, functional
         )
-        return Step(new, grads, self._info(state, new, value, grads, mass, beyond))
+        return Step(new, grads, self._info(state, new, value, sound, mass, beyond))
 
     def _info(
         self,
         old: RMCVIState,
         new: RMCVIState,
         value: Value,
-        grads: Gradients,
+        sound: Bool[Array, ""],
         mass: Float[Array, "lags"],
         beyond: Float[Array, ""],
     ) -> Info:
         increment = value.level + value.entropy - old.entropy
         ess = jnp.where(old.t > 0, value.slot.weights.ess(), float(self.num_particles))
-        finite = jnp.isfinite(increment)
-        for leaf in jax.tree.leaves(grads):
-            finite &= jnp.all(jnp.isfinite(leaf))
         result = jnp.where(beyond > 0.1, int(Result.WINDOW_SHORT), int(Result.SUCCESS))
         result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), result)
         return Info(
@@ -189,7 +208,7 @@ class RMCVI(AbstractRecursion):
             mass=mass,
             mass_beyond=beyond,
             functional=None if new.functional is None else new.functional.value,
-            result=jnp.where(finite, result, int(Result.NON_FINITE)),
+            result=jnp.where(sound, result, int(Result.NON_FINITE)),
         )
 
 

@@ -6,8 +6,8 @@ k   = Cov over particles of T(x_i) and H_i
 
 The entropy may instead be averaged with the weights and enter f: -log q_{t-1|t} with its closed
 normaliser ("sampled", as printed), or with the particles' own normaliser ("empirical": collapsing
-the weights then costs up to log N, so that it cannot be fooled; docs/theory/recursion.md). Statistics T are taken relative
-to the particles' mean, so that float32 does not cancel.
+the weights then costs up to log N, so that it cannot be fooled; docs/theory/recursion.md).
+Statistics T are taken relative to the particles' mean, so that float32 does not cancel.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
@@ -182,9 +182,7 @@ def _terminal(
     statistics, num = relative_statistics(q, x, origin), x.shape[0]
     if est.control == "none":
         mean = jax.grad(q.log_normaliser)(q.relative(eta, origin))
-        return jax.tree.map(
-            lambda s, m: jnp.mean(_scale(value, s - m[None]), 0), statistics, mean
-        )
+        return jax.tree.map(lambda s, m: jnp.mean(_scale(value, s - m[None]), 0), statistics, mean)
     weight = (value - jnp.mean(value)) / (num - 1 if est.control == "unbiased" else num)
     return jax.tree.map(lambda s: jnp.tensordot(weight, s, 1), statistics)
 
@@ -209,3 +207,17 @@ def empty_cloud(
     origin = jnp.mean(x, 0)
     return Cloud(x, jnp.zeros(num), eta, origin, tree.zeros(eta))
 
+
+def is_sound(value: Value) -> Bool[Array, ""]:
+    """Whether a step may be kept: its level, statistics and coefficients are finite."""
+    cloud, slot = value.cloud, value.slot
+    kept = (value.level, value.entropy, cloud.x, cloud.h, cloud.terminal, slot.coefficient)
+    return tree.all_finite(kept)
+
+
+def stand_still(backward: AbstractBackward, cloud: Cloud, entropy: Float[Array, ""]) -> Value:
+    """A step in which nothing happens, for numbers that must not enter the statistics."""
+    num = cloud.x.shape[0]
+    coefficient = tree.zeros(cloud.terminal, num)
+    slot = Slot(backward.identity(num), coefficient, cloud.x, cloud.x, cloud.origin)
+    return Value(cloud, slot, jnp.zeros_like(entropy), entropy)

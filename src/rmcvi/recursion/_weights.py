@@ -19,7 +19,9 @@ from rmcvi._core.inputs import Inputs
 from rmcvi.families import AbstractExponentialFamily
 from rmcvi.models import AbstractModel
 
-DOMINANCE = 0.2  # floor of 1 - sum w^2: one weight may not inflate its correction more than fivefold
+DOMINANCE = (
+    0.2  # floor of 1 - sum w^2: one weight may not inflate its correction more than fivefold
+)
 
 
 class AbstractWeights(eqx.Module):
@@ -31,10 +33,13 @@ class AbstractWeights(eqx.Module):
 
     @abc.abstractmethod
     def transition(
-        self, model: AbstractModel, x_prev: Float[Array, "n dx"], x: Float[Array, "n dx"],
+        self,
+        model: AbstractModel,
+        x_prev: Float[Array, "n dx"],
+        x: Float[Array, "n dx"],
         inputs: Inputs,
     ) -> Float[Array, "n m"]:
-        """log m at those pairs."""
+        """`log m` at those pairs."""
 
     @abc.abstractmethod
     def gather(self, v: Float[Array, "n"]) -> Float[Array, "..."]:
@@ -62,7 +67,7 @@ class AbstractWeights(eqx.Module):
 
     @abc.abstractmethod
     def log_density(self) -> Float[Array, "n m"]:
-        """log of N w: density of the weighted particles relative to the unweighted ones."""
+        """Log of N w: density of the weighted particles relative to the unweighted ones."""
 
     @abc.abstractmethod
     def correction(self) -> Float[Array, "n"]:
@@ -108,7 +113,7 @@ class DenseWeights(AbstractWeights):
         return self.w.T @ v
 
     def log_density(self):
-        """log N w_ij, floored where a weight underflows."""
+        """`log N w_ij`, floored where a weight underflows."""
         tiny = jnp.finfo(self.w.dtype).tiny
         return jnp.log(jnp.maximum(self.w, tiny) * self.w.shape[1])
 
@@ -129,6 +134,8 @@ class SampledWeights(AbstractWeights):
     """M indices per row, each with weight 1 / M."""
 
     index: Int[Array, "*batch n m"]
+    inflation: Float[Array, "*batch n"]
+    """The full weights' own correction, 1 where they were not computed."""
     ess_estimate: Float[Array, "*batch"]
 
     def pairs(self, function, x_prev, x):
@@ -139,11 +146,11 @@ class SampledWeights(AbstractWeights):
         )
 
     def transition(self, model, x_prev, x, inputs):
-        """log m, point by point."""
+        """`log m`, point by point."""
         return self.pairs(lambda a, b: model.transition_log_prob(a, b, inputs), x_prev, x)
 
     def gather(self, v):
-        """v at the drawn indices."""
+        """`v` at the drawn indices."""
         return v[self.index]
 
     def expect(self, f):
@@ -153,9 +160,7 @@ class SampledWeights(AbstractWeights):
     def pairs_average(self, f, v):
         """Mean over the draws of f v."""
         num = self.index.shape[1]
-        return jax.tree.map(
-            lambda leaf: jnp.einsum("im,im...->i...", f, leaf[self.index]) / num, v
-        )
+        return jax.tree.map(lambda leaf: jnp.einsum("im,im...->i...", f, leaf[self.index]) / num, v)
 
     def average(self, v):
         """Mean of v over the draws."""
@@ -173,12 +178,12 @@ class SampledWeights(AbstractWeights):
     def rows(self):
         """(n, 1, M)."""
         ess = jnp.broadcast_to(self.ess_estimate, self.index.shape[:1])
-        return SampledWeights(self.index[:, None], ess)
+        return SampledWeights(self.index[:, None], self.inflation[:, None], ess)
 
     def correction(self):
-        """M / (M - 1)."""
+        """M / (M - 1), times the correction of the weights drawn from."""
         num = self.index.shape[1]
-        return jnp.full(self.index.shape[0], num / max(num - 1, 1))
+        return self.inflation * (num / max(num - 1, 1))
 
     def ess(self):
         """As estimated when the indices were drawn."""
@@ -211,8 +216,8 @@ class AbstractBackward(eqx.Module):
         """Weights of the previous particles for each particle now."""
 
     @abc.abstractmethod
-    def empty(self, num: int) -> AbstractWeights:
-        """Weights of the right shape that send everything to nothing or anywhere."""
+    def identity(self, num: int) -> AbstractWeights:
+        """Each particle comes from itself."""
 
 
 class FullWeights(AbstractBackward):
@@ -223,9 +228,9 @@ class FullWeights(AbstractBackward):
         del key, distribution
         return DenseWeights(jax.nn.softmax(tilts.logits(), 1))
 
-    def empty(self, num):
-        """All zeros."""
-        return DenseWeights(jnp.zeros((num, num)))
+    def identity(self, num):
+        """The unit matrix."""
+        return DenseWeights(jnp.eye(num))
 
 
 class SampledIndices(AbstractBackward):
@@ -241,11 +246,12 @@ class SampledIndices(AbstractBackward):
         """Invert each row's cumulative sum."""
         del distribution
         weights = DenseWeights(jax.nn.softmax(tilts.logits(), 1))
-        return SampledWeights(draw_rows(key, weights.w, self.num), weights.ess())
+        index = draw_rows(key, weights.w, self.num)
+        return SampledWeights(index, weights.correction(), weights.ess())
 
-    def empty(self, num):
-        """All rows draw particle 0."""
-        return SampledWeights(jnp.zeros((num, self.num), jnp.int32), jnp.zeros(()))
+    def identity(self, num):
+        """Every draw of row i is i."""
+        return own_draws(num, self.num)
 
 
 class AcceptReject(AbstractBackward):
@@ -279,8 +285,10 @@ class AcceptReject(AbstractBackward):
             proposal = jax.random.randint(k1, size, 0, total, jnp.int32)
             ratio = jnp.exp(log_weight(proposal) - bound[:, None])
             accept = jax.random.uniform(k2, size, ratio.dtype) < ratio
-            return tries + 1, jnp.where(done, index, jnp.where(accept, proposal, index)), (
-                done | accept
+            return (
+                tries + 1,
+                jnp.where(done, index, jnp.where(accept, proposal, index)),
+                (done | accept),
             )
 
         def unfinished(loop):
@@ -296,16 +304,20 @@ class AcceptReject(AbstractBackward):
             return jnp.where(done, index, drawn)
 
         index = jax.lax.cond(jnp.all(done), lambda: index, exact)
-        return SampledWeights(index, collision_ess(index, total))
+        return SampledWeights(index, jnp.ones(size[0]), collision_ess(index, total))
 
-    def empty(self, num):
-        """All rows draw particle 0."""
-        return SampledWeights(jnp.zeros((num, self.num), jnp.int32), jnp.zeros(()))
+    def identity(self, num):
+        """Every draw of row i is i."""
+        return own_draws(num, self.num)
 
 
-def draw_rows(
-    key: Key[Array, ""], w: Float[Array, "n m"], num: int
-) -> Int[Array, "n {num}"]:
+def own_draws(rows: int, num: int) -> SampledWeights:
+    """Row i draws i, always."""
+    index = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32)[:, None], (rows, num))
+    return SampledWeights(index, jnp.ones(rows), jnp.ones(()))
+
+
+def draw_rows(key: Key[Array, ""], w: Float[Array, "n m"], num: int) -> Int[Array, "n {num}"]:
     """`num` independent column indices per row, with probabilities w."""
     cumulative = jnp.cumsum(w, 1)
     level = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]

@@ -1,10 +1,11 @@
 """The windowed adjoint gradient: the forward recursion read backwards (docs/theory/windowed.md).
 
-grad L_t - grad L_{t-1} = sum_s sum_i d_s[i] grad{ <eta_{s-1} + eta~(x_si), c_si> + Entropy } + terminals
+grad L_t - grad L_{t-1}
+    = sum_s sum_i d_s[i] grad{ <eta_{s-1} + eta~(x_si), c_si> + Entropy } + terminals
 d_t = 1/N,  d_{t-1} = W_t' (1/N) - 1/N,  d_{s-1} = W_s' d_s.
 
-d_{t-1} has zero mass, so |d_s| contracts: a window of L steps is enough, and |d| at its end says so.
-Cost O(L (N^2 + N P)) and memory O(L N^2), free of any N x P term.
+d_{t-1} has zero mass, so |d_s| contracts: a window of L steps is enough, and |d| at its end says
+so. Cost O(L (N^2 + N P)) and memory O(L N^2), free of any N x P term.
 """
 
 from typing import Any
@@ -68,9 +69,9 @@ def sweep(window: Window, t: Int[Array, ""]) -> Adjoint:
         deviation = slot.x - jnp.mean(slot.x, 0, keepdims=True)
         alive = (lag <= t).astype(d.dtype)
         linked = (lag < t).astype(d.dtype)
-        pushed = linked * slot.weights.push(d[:, None] * jnp.concatenate(
-            [jnp.ones_like(d)[:, None], deviation], 1
-        ))
+        pushed = linked * slot.weights.push(
+            d[:, None] * jnp.concatenate([jnp.ones_like(d)[:, None], deviation], 1)
+        )
         new = pushed[:, 0] - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
         return new, (alive * d, pushed[:, 0], pushed[:, 1:])
 
@@ -170,16 +171,14 @@ def model_score(
     y: Float[Array, "lags dy"],
     inputs: Inputs,
 ) -> Float[Array, ""]:
-    """sum_s sum_ij d_s[i] w_ij log m(x_j, x_i) + sum_i d_s[i] log g(x_i, y_s), and log chi at s = 0."""
+    """sum_s sum_i d_s[i] {sum_j w_ij log m(x_j, x_i) + log g(x_i, y_s)}, and log chi at s = 0."""
 
     def slot_sum(slot, row, linked, column, cross, y, inputs):
         log_g = jax.vmap(lambda x: model.observed_log_prob(x, y, inputs))(slot.x)
         return jnp.dot(row, log_g) + transition_score(model, slot, linked, column, cross, inputs)
 
     linked = adjoint.row * (time > 0)[:, None]
-    total = jax.vmap(slot_sum)(
-        slots, adjoint.row, linked, adjoint.column, adjoint.cross, y, inputs
-    )
+    total = jax.vmap(slot_sum)(slots, adjoint.row, linked, adjoint.column, adjoint.cross, y, inputs)
     log_chi = jax.vmap(model.initial_log_prob)(slots.x[0])
     return jnp.sum(total) + jnp.where(time[0] == 0, jnp.dot(adjoint.row[0], log_chi), 0.0)
 

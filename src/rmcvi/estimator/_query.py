@@ -1,0 +1,176 @@
+"""Questions to a learner: the past (smooth, impute) and the future (forecast).
+
+`OnlineEstimator` offers them as methods; `learner` and `state` are duck-typed here.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key
+
+from rmcvi._core.checks import check_array, check_int, check_real
+from rmcvi._core.inputs import Inputs
+from rmcvi.estimator._predict import central_interval, expected_observation
+from rmcvi.estimator._smooth import Smoothed, backward_trajectories
+from rmcvi.estimator._smooth import smooth_sequence as smooth_by_parameters
+
+
+class Forecast(eqx.Module):
+    """The next observations: mean, central interval, and the draws behind them."""
+
+    mean: Float[Array, "T dy"]
+    low: Float[Array, "T dy"]
+    high: Float[Array, "T dy"]
+    states: Float[Array, "num T dx"]
+    observations: Float[Array, "num T dy"]
+
+
+class Imputed(eqx.Module):
+    """Recent observations with gaps filled: observed values as they are, others by the posterior."""
+
+    mean: Float[Array, "T dy"]
+    low: Float[Array, "T dy"]
+    high: Float[Array, "T dy"]
+
+
+def smooth(
+    learner: Any,
+    state: Any,
+    lag: int,
+    *,
+    num: int = 200,
+    key: Key[Array, ""] | None = None,
+) -> Smoothed:
+    """Draws of (x_{t-lag}, ..., x_t) given everything so far; needs lag < window + bptt."""
+    if not hasattr(state.recursion, "history"):
+        raise ValueError("smooth: got a recursion without a history, expected RMCVI")
+    rows = state.recursion.history.y.shape[0]
+    check_int("num", num)
+    if not 0 <= check_int("lag", lag, 0) <= min(rows, int(state.t) - 1):
+        raise ValueError(
+            f"lag: got {lag}, expected at most {min(rows, int(state.t) - 1)} (the learner keeps "
+            f"{rows} steps and has seen {int(state.t)} observations)"
+        )
+    return _smooth(learner, state, lag, num, jax.random.key(0) if key is None else key)
+
+
+@eqx.filter_jit
+def _smooth(
+    learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""]
+) -> Smoothed:
+    history, rows = state.recursion.history, state.recursion.history.y.shape[0]
+    carries, inputs = jax.tree.map(lambda v: v[rows - lag :], (history.carry, history.inputs))
+    return backward_trajectories(
+        learner.model_at(state),
+        learner.family_at(state),
+        carries,
+        state.recursion.cloud.proposal,
+        inputs,
+        key,
+        num,
+    )
+
+
+def smooth_sequence(
+    learner: Any,
+    state: Any,
+    ys: ArrayLike,
+    u: ArrayLike | None = None,
+    dt: ArrayLike | None = None,
+    *,
+    num: int = 200,
+    key: Key[Array, ""] | None = None,
+) -> Smoothed:
+    """Draws of all states of a whole sequence, with the parameters learned so far."""
+    ys = jnp.asarray(ys, float)
+    check_array("ys", ys, (None, learner.model.dim_obs))
+    check_int("num", num)
+    inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
+    model, family = learner.model_at(state), learner.family_at(state)
+    key = jax.random.key(0) if key is None else key
+    return eqx.filter_jit(smooth_by_parameters)(model, family, ys, inputs, key, num)
+
+
+def forecast(
+    learner: Any,
+    state: Any,
+    horizon: int,
+    u: ArrayLike | None = None,
+    dt: ArrayLike | None = None,
+    *,
+    level: float = 0.9,
+    num: int = 500,
+    key: Key[Array, ""] | None = None,
+) -> Forecast:
+    """The next `horizon` observations, by simulating the model from q_t."""
+    check_int("horizon", horizon)
+    check_int("num", num)
+    check_real("level", level, 0.0, 1.0)
+    inputs = Inputs.sequence(horizon, u, dt, learner.model.dim_input)
+    key = jax.random.key(0) if key is None else key
+    return _forecast(learner, state, inputs, level, num, key)
+
+
+@eqx.filter_jit
+def _forecast(
+    learner: Any, state: Any, inputs: Inputs, level: float, num: int, key: Key[Array, ""]
+) -> Forecast:
+    model, q = learner.model_at(state), learner.family.distribution
+    k_start, k_move = jax.random.split(key)
+    start = q.sample(k_start, state.recursion.cloud.proposal, num)
+
+    def step(x, row):
+        inputs, k = row
+        k1, k2 = jax.random.split(k)
+        moved = jax.vmap(lambda k, v: model.transition_sample(k, v, inputs))(
+            jax.random.split(k1, num), x
+        )
+        draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(
+            jax.random.split(k2, num), moved
+        )
+        mean = expected_observation(model, moved, draws, inputs)
+        return moved, (mean, *central_interval(draws, level), moved, draws)
+
+    keys = jax.random.split(k_move, inputs.dt.shape[0])
+    _, (mean, low, high, states, draws) = jax.lax.scan(step, start, (inputs, keys))
+    return Forecast(mean, low, high, jnp.moveaxis(states, 0, 1), jnp.moveaxis(draws, 0, 1))
+
+
+def impute(
+    learner: Any,
+    state: Any,
+    lag: int = 0,
+    *,
+    level: float = 0.9,
+    num: int = 500,
+    key: Key[Array, ""] | None = None,
+) -> Imputed:
+    """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
+    check_real("level", level, 0.0, 1.0)
+    k1, k2 = jax.random.split(jax.random.key(0) if key is None else key)
+    smoothed = smooth(learner, state, lag, num=num, key=k1)
+    return _impute(learner, state, smoothed, level, k2)
+
+
+@eqx.filter_jit
+def _impute(
+    learner: Any, state: Any, smoothed: Smoothed, level: float, key: Key[Array, ""]
+) -> Imputed:
+    model, history = learner.model_at(state), state.recursion.history
+    num, length, _ = smoothed.samples.shape
+    ys, inputs = jax.tree.map(lambda v: v[-length:], (history.y, history.inputs))
+
+    def row(x, y, inputs, k):
+        draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(
+            jax.random.split(k, num), x
+        )
+        low, high = central_interval(draws, level)
+        seen = ~jnp.isnan(y)
+        mean = expected_observation(model, x, draws, inputs)
+        return tuple(jnp.where(seen, y, v) for v in (mean, low, high))
+
+    keys = jax.random.split(key, length)
+    return Imputed(*jax.vmap(row)(jnp.moveaxis(smoothed.samples, 1, 0), ys, inputs, keys))

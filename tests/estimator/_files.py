@@ -2,7 +2,10 @@
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +27,21 @@ def bits(state: Any) -> list[tuple[str, bytes]]:
     return list(zip(types, [np.asarray(v).tobytes() for v in raw], strict=True))
 
 
+def contents(directory: Path) -> dict[Path, bytes | None]:
+    """Every file with its bytes; temporaries of a running process may come and go."""
+    files: dict[Path, bytes | None] = {}
+    for path in directory.iterdir():
+        with suppress(FileNotFoundError):
+            files[path] = path.read_bytes() if path.is_file() else None
+    return files
+
+
 def refusal(path: Path, learner: rmcvi.OnlineEstimator) -> str:
     """The message of a load that fails; nothing in the directory may change."""
-
-    def directory() -> dict[Path, Any]:
-        return {p: p.read_bytes() if p.is_file() else None for p in path.parent.iterdir()}
-
-    before = directory()
+    before = contents(path.parent)
     with pytest.raises(CheckpointError) as caught:
         load(path, learner)
-    assert directory() == before
+    assert contents(path.parent) == before
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
     assert message.endswith(".")
@@ -49,3 +57,14 @@ def failing(code: int) -> Callable[..., None]:
         raise OSError(code, os.strerror(code))
 
     return fail
+
+
+def start(path: Path, steps: int, cache: Path) -> subprocess.Popen[bytes]:
+    """A process that learns up to `steps` and saves to `path`; it compiles once per `cache`."""
+    variables = {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    command = [sys.executable, "-m", "tests.estimator._resumed", str(path), str(steps)]
+    return subprocess.Popen(command, cwd=Path(__file__).parents[2], env=os.environ | variables)

@@ -5,8 +5,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +17,7 @@ import pytest
 
 import rmcvi
 from rmcvi.estimator._checkpoint import CheckpointError, load, save
-from tests.estimator._files import bits, failing, refusal, sealed
+from tests.estimator._files import bits, contents, failing, refusal, sealed, start
 from tests.estimator._resumed import observation, small_learner
 
 STEPS, SAVED_AT = 9, 4
@@ -97,13 +95,8 @@ def test_truncated(run: Run, tmp_path: Path, length: int):
     assert f": truncated: got {size} bytes, expected {expected}. Restore it" in message
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("damaged") / "file"
-
-
-def test_one_flipped_bit(run: Run, scratch: Path):
-    rng = np.random.default_rng(0)
+def test_one_flipped_bit(run: Run, tmp_path: Path):
+    rng, scratch = np.random.default_rng(0), tmp_path / "file"
     told = [f"{scratch}: {what}" for what in ("damaged: checksum", "truncated", "not an rmcvi")]
     for place in [*range(60), *rng.integers(len(run.content), size=200)]:
         damaged = bytearray(run.content)
@@ -112,13 +105,13 @@ def test_one_flipped_bit(run: Run, scratch: Path):
         assert refusal(scratch, run.learner).startswith(tuple(told))
 
 
-def test_flipped_bits_in_the_first_line_header_leaves_and_checksum(run: Run, scratch: Path):
-    start = run.content.index(b"\n") + 1
-    for place in (18, start - 1, start, start + 2000, len(run.content) - 100, -32, -1):
+def test_flipped_bits_in_the_first_line_header_leaves_and_checksum(run: Run, tmp_path: Path):
+    second = run.content.index(b"\n") + 1
+    for place in (18, second - 1, second, second + 2000, len(run.content) - 100, -32, -1):
         damaged = bytearray(run.content)
         damaged[place] ^= 2
-        scratch.write_bytes(damaged)
-        message = refusal(scratch, run.learner)
+        (tmp_path / "file").write_bytes(damaged)
+        message = refusal(tmp_path / "file", run.learner)
         assert f"damaged: checksum differs over its {len(damaged)} bytes" in message
 
 
@@ -283,33 +276,22 @@ def test_a_link_is_followed(run: Run, tmp_path: Path):
 @pytest.mark.slow
 def test_killed_processes_lose_nothing(run: Run, tmp_path: Path):
     """Processes are killed while they learn and save; the last file is the uninterrupted one's."""
-    steps, kills, root = 60, 5, Path(__file__).parents[2]
-    variables = {
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
-
-    def start(path: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.estimator._resumed", str(path), str(steps)]
-        return subprocess.Popen(command, cwd=root, env=os.environ | variables)
-
+    steps, rng = 60, np.random.default_rng(0)
     whole, path = tmp_path / "whole" / "run.ckpt", tmp_path / "killed" / "run.ckpt"
     whole.parent.mkdir()
     path.parent.mkdir()
-    assert start(whole).wait() == 0
-    rng = np.random.default_rng(0)
-    for _ in range(kills):
-        before = path.stat().st_mtime_ns if path.exists() else None
-        process = start(path)
-        while process.poll() is None and (not path.exists() or path.stat().st_mtime_ns == before):
-            time.sleep(0.001)
+    assert start(whole, steps, tmp_path / "cache").wait() == 0
+    for _ in range(5):
+        before = contents(path.parent)
+        process = start(path, steps, tmp_path / "cache")
+        while process.poll() is None and contents(path.parent).get(path) == before.get(path):
+            time.sleep(0.01)
         time.sleep(rng.uniform(0.0, 0.3))
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         assert process.wait() == -signal.SIGKILL
         header = json.loads(path.read_bytes().split(b"\n", 2)[1])
         assert 0 < header["extra"]["offset"] < steps
-    assert start(path).wait() == 0
+    assert start(path, steps, tmp_path / "cache").wait() == 0
     assert path.read_bytes() == whole.read_bytes()
     assert list(path.parent.iterdir()) == [path]
     message = refusal(path, run.learner)

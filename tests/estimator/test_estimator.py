@@ -95,7 +95,10 @@ def test_updates_scan_and_chunks_agree_to_the_bit() -> None:
     chunked = start
     for part in (ys[:4], ys[4:8], ys[8:]):
         chunked, _ = rmcvi.scan(learner, chunked, part)
+    looped, history = rmcvi.run(learner, iter(ys), start, chunk=5)
     assert same_bits(whole, single)
+    assert same_bits(whole, looped)
+    np.testing.assert_array_equal(history.elbo, infos.elbo)
     assert same_bits(whole, chunked)
     assert not same_bits(whole, start)
     assert infos.elbo.shape == (12,)

@@ -8,5 +8,6 @@ from rmcvi.estimator._guard import GradientGuard as GradientGuard
 from rmcvi.estimator._predict import Prediction as Prediction
 from rmcvi.estimator._query import Forecast as Forecast
 from rmcvi.estimator._query import Imputed as Imputed
+from rmcvi.estimator._run import run as run
 from rmcvi.estimator._run import scan as scan
 from rmcvi.estimator._smooth import Smoothed as Smoothed

@@ -1,15 +1,22 @@
-"""Loops around the learner: one compiled pass over an array."""
+"""Loops around the learner: over an array (`scan`) or over any iterable of observations (`run`).
 
-from collections.abc import Callable
+Both give the numbers of single updates, to the bit, however the stream is cut.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Int, PyTree
 
-from rmcvi._core.checks import check_array
+from rmcvi._core.checks import check_array, check_int
 from rmcvi._core.inputs import Inputs
 from rmcvi.estimator._estimator import LearnerState, OnlineEstimator
 
@@ -24,7 +31,7 @@ def scan(
     dt: ArrayLike | None = None,
     collect: Collect | None = None,
 ) -> tuple[LearnerState, PyTree]:
-    """All rows of `ys` in one compiled loop: the same numbers as single updates.
+    """All rows of `ys` in one compiled loop.
 
     `collect(learner, state, info)` picks what is stacked over time (default: `info`).
     """
@@ -32,6 +39,69 @@ def scan(
     check_array("ys", ys, (None, learner.model.dim_obs))
     inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
     return _scan(learner, state, ys, inputs, collect)
+
+
+def run(
+    learner: OnlineEstimator,
+    stream: Iterable[Any],
+    state: LearnerState,
+    collect: Collect | None = None,
+    *,
+    chunk: int = 64,
+    progress: bool = False,
+) -> tuple[LearnerState, PyTree]:
+    """Learn from an iterable of observations, each `y` or `(y, u, dt)` (u, dt may be None).
+
+    Rows go to the compiled loop in chunks; the last, shorter chunk uses the same program. With
+    `progress` a line on standard error tells rate, ELBO/t and effective sample size.
+    """
+    check_int("chunk", chunk)
+    parts, begun, seen = [], time.perf_counter(), 0
+    for count, ys, inputs in _chunks(learner, stream, chunk):
+        state, infos, kept = _advance(learner, state, ys, inputs, jnp.asarray(count), collect)
+        parts.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:n], kept))
+        seen += count
+        if progress:
+            elbo, ess = float(infos.elbo[count - 1]), float(infos.ess[count - 1])
+            rate = seen / (time.perf_counter() - begun)
+            line = f"{seen} observations  {rate:.0f}/s  ELBO/t {elbo / int(state.t):+.3f}"
+            print(f"\r{line}  ess {ess:.1f}", end="", file=sys.stderr, flush=True)
+    if progress:
+        print(file=sys.stderr)
+    if not parts:
+        raise ValueError("stream: got no observation, expected at least one")
+    return state, jax.tree.map(lambda *v: np.concatenate(v), *parts)
+
+
+def _chunks(
+    learner: OnlineEstimator, stream: Iterable[Any], size: int
+) -> Iterator[tuple[int, Array, Inputs]]:
+    """Rows of the stream in padded blocks, with the number of rows that count."""
+    dy, du = learner.model.dim_obs, learner.model.dim_input
+    rows = (_row(item, dy, du) for item in stream)
+    while block := list(itertools.islice(rows, size)):
+        count, pad = len(block), size - len(block)
+        y, u, dt = (np.stack(v) for v in zip(*(block + block[-1:] * pad), strict=True))
+        yield count, jnp.asarray(y, float), Inputs(jnp.asarray(u, float), jnp.asarray(dt, float))
+
+
+def _row(item: Any, dy: int, du: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    y, u, dt = item if isinstance(item, tuple) else (item, None, None)
+    y = np.asarray(y, float)
+    u = np.zeros(du) if u is None else np.asarray(u, float)
+    dt = np.asarray(1.0 if dt is None else dt, float)
+    check_array("y", y, (dy,))
+    check_array("u", u, (du,))
+    check_array("dt", dt, ())
+    return y, u, dt
+
+
+def _follow(learner: OnlineEstimator, collect: Collect | None) -> Callable[[Any, Any], Any]:
+    def step(state, row):
+        state, info = learner.step(state, *row)
+        return state, (info, info if collect is None else collect(learner, state, info))
+
+    return step
 
 
 @eqx.filter_jit
@@ -42,8 +112,33 @@ def _scan(
     inputs: Inputs,
     collect: Collect | None,
 ) -> tuple[LearnerState, PyTree]:
-    def step(state, row):
-        state, info = learner.step(state, *row)
-        return state, info if collect is None else collect(learner, state, info)
+    step = _follow(learner, collect)
 
-    return jax.lax.scan(step, state, (ys, inputs))
+    def kept(state, row):
+        state, (_, picked) = step(state, row)
+        return state, picked
+
+    return jax.lax.scan(kept, state, (ys, inputs))
+
+
+@eqx.filter_jit
+def _advance(
+    learner: OnlineEstimator,
+    state: LearnerState,
+    ys: Array,
+    inputs: Inputs,
+    count: Int[Array, ""],
+    collect: Collect | None,
+) -> tuple[LearnerState, PyTree, PyTree]:
+    """The first `count` rows, whatever it is, by one program."""
+    step, rows = _follow(learner, collect), (ys, inputs)
+    shapes = jax.eval_shape(step, state, jax.tree.map(lambda v: v[0], rows))[1]
+    empty = jax.tree.map(lambda s: jnp.zeros((len(ys), *s.shape), s.dtype), shapes)
+
+    def body(i, loop):
+        state, out = loop
+        state, new = step(state, jax.tree.map(lambda v: v[i], rows))
+        return state, jax.tree.map(lambda buffer, v: buffer.at[i].set(v), out, new)
+
+    state, (infos, picked) = jax.lax.fori_loop(0, count, body, (state, empty))
+    return state, infos, picked

@@ -12,7 +12,9 @@ from rmcvi._core.inputs import Inputs as Inputs
 from rmcvi._core.tree import only as only
 from rmcvi.estimator import LearnerState as LearnerState
 from rmcvi.estimator import OnlineEstimator as OnlineEstimator
+from rmcvi.estimator import load as load
 from rmcvi.estimator import run as run
+from rmcvi.estimator import save as save
 from rmcvi.estimator import scan as scan
 from rmcvi.models import simulate as simulate
 from rmcvi.recursion import RMCVI as RMCVI

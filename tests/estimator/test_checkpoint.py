@@ -157,7 +157,9 @@ def test_written_by_another_release(run: Run, tmp_path: Path):
     (tmp_path / "other").write_bytes(sealed(run.content[:-32].replace(ours, other)))
     assert bits(load(tmp_path / "other", run.learner)[0]) == bits(run.states[SAVED_AT])
     message = refusal(tmp_path / "other", small_learner(particles=5))
-    assert message.endswith(f"(rmcvi 00000 wrote it, this is {rmcvi.__version__}).")
+    assert message.endswith(
+        f"(rmcvi {'0' * len(rmcvi.__version__)} wrote it, this is {rmcvi.__version__})."
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,5 +296,4 @@ def test_killed_processes_lose_nothing(run: Run, tmp_path: Path):
     assert start(path, steps, tmp_path / "cache").wait() == 0
     assert path.read_bytes() == whole.read_bytes()
     assert list(path.parent.iterdir()) == [path]
-    message = refusal(path, run.learner)
-    assert "precision: file has float32, learner has float64" in message
+    assert "precision: file has float32, learner has float64" in refusal(path, run.learner)

@@ -1,5 +1,8 @@
 """The learner and the loops around it."""
 
+from rmcvi.estimator._checkpoint import CheckpointError as CheckpointError
+from rmcvi.estimator._checkpoint import load as load
+from rmcvi.estimator._checkpoint import save as save
 from rmcvi.estimator._estimator import Filtered as Filtered
 from rmcvi.estimator._estimator import LearnerInfo as LearnerInfo
 from rmcvi.estimator._estimator import LearnerState as LearnerState

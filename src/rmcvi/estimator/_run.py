@@ -70,7 +70,7 @@ def run(
         print(file=sys.stderr)
     if not parts:
         raise ValueError("stream: got no observation, expected at least one")
-    return state, jax.tree.map(lambda *v: np.concatenate(v), *parts)
+    return state, jax.tree.map(lambda *v: jnp.asarray(np.concatenate(v)), *parts)
 
 
 def _chunks(

@@ -5,6 +5,8 @@ On a million observations of each kind the defaults gave: false alarms per 10 00
 standard deviation 23 (iid) and 49 (AR .3). With AR .6 it is 170, and at .8 such a fall is missed.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,7 +86,7 @@ def test_affine_changes_of_the_score_change_nothing() -> None:
 
 
 def test_missing_scores_are_skipped() -> None:
-    detector = DriftDetector(warmup=20, memory=50)
+    detector = DriftDetector(warmup=20, memory=200)
     scores = jax.random.normal(jax.random.key(1), (200,)).at[150:].add(-3.0)
     gaps = jnp.full(200, jnp.nan)
     alarm, statistic = _watch(detector, scores)
@@ -105,7 +107,7 @@ def test_one_absurd_score_is_no_change(absurd: float, when: int) -> None:
 def test_a_constant_score_raises_nothing_and_its_fall_is_found() -> None:
     scores = jnp.full((1, 800), -3.0).at[:, 600:].set(-4.0)
     alarm = np.asarray(_watch_all(scores)[0])[0]
-    assert not alarm[:600].any() and alarm[600:610].any()
+    assert not alarm[:600].any() and alarm[600:750].any()
 
 
 def test_vectorised_equals_one_by_one() -> None:
@@ -118,9 +120,12 @@ def test_vectorised_equals_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"threshold": 0.0}, "threshold: got 0.0"), ({"memory": 100}, "memory: got 100")],
+    ("build", "message"),
+    [
+        (lambda: DriftDetector(threshold=0.0), "threshold: got 0"),
+        (lambda: DriftDetector(memory=100), "memory: got 100"),
+    ],
 )
-def test_wrong_settings_are_named(settings: dict[str, float], message: str) -> None:
+def test_wrong_settings_are_named(build: Callable[[], DriftDetector], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DriftDetector(**settings)
+        build()

@@ -66,5 +66,5 @@ def test_contraction_rate_is_least_squares_on_logarithms() -> None:
 
 
 def test_a_decay_outside_the_unit_interval_is_named() -> None:
-    with pytest.raises(ValueError, match="decay: got 1.0"):
+    with pytest.raises(ValueError, match=r"decay: got 1\.0"):
         SignalToNoise(1.0)

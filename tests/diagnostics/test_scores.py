@@ -22,10 +22,10 @@ def test_gaussian_log_score_integrates_missing_coordinates_out() -> None:
     for seen in ([0, 1, 2, 3], [0, 2], [3]):
         masked = np.full(4, np.nan)
         masked[seen] = y[seen]
-        marginal = stats.multivariate_normal(mean[seen], covariance[np.ix_(seen, seen)])
-        np.testing.assert_allclose(
-            score(masked, mean, covariance), marginal.logpdf(y[seen]), rtol=1e-12
-        )
+        marginal, residual = covariance[np.ix_(seen, seen)], (y - mean)[seen]
+        distance = residual @ np.linalg.solve(marginal, residual)
+        expected = -0.5 * (distance + np.linalg.slogdet(2 * np.pi * marginal)[1])
+        np.testing.assert_allclose(score(masked, mean, covariance), expected, rtol=1e-12)
     assert jnp.isnan(score(np.full(4, np.nan), mean, covariance))
 
 
@@ -33,10 +33,10 @@ def test_sample_log_score_is_a_log_mean_exp() -> None:
     rng = np.random.default_rng(1)
     log_densities, log_weights = rng.normal(size=(6, 3)) - 900.0, rng.normal(size=6)
     log_densities[2, 1] = -np.inf
-    expected = special.logsumexp(log_densities, axis=0) - np.log(6)
+    expected = np.log(np.exp(log_densities + 900.0).mean(0)) - 900.0
     np.testing.assert_allclose(sample_log_score(jnp.asarray(log_densities)), expected, rtol=1e-12)
     w = special.softmax(log_weights)
-    expected = special.logsumexp(log_densities, axis=0, b=w[:, None])
+    expected = np.log(w @ np.exp(log_densities + 900.0)) - 900.0
     got = sample_log_score(jnp.asarray(log_densities), jnp.asarray(log_weights))
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 

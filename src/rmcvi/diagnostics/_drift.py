@@ -47,7 +47,7 @@ class DriftDetector(eqx.Module):
     Defaults: `tests/diagnostics/test_drift.py` measures them.
     """
 
-    threshold: float = eqx.field(static=True, default=12.0)
+    threshold: float = eqx.field(static=True, default=14.0)
     """Height h of the sums that raises an alarm, for uncorrelated scores."""
     allowance: float = eqx.field(static=True, default=0.5)
     """Change k, in standard deviations of the score, that a sum forgives at each step."""
@@ -107,7 +107,7 @@ class DriftDetector(eqx.Module):
             state.location + rate * state.scale * z,
             state.scale * jnp.exp(0.5 * rate * (z**2 / self._second_moment - 1.0)),
             state.autocorrelation
-            + rate * (z * state.previous / self._second_moment - state.autocorrelation),
+            + rate * (self._agreement(z, state.previous) - state.autocorrelation),
             z,
             jnp.maximum(state.up + z - self.allowance, 0.0),
             jnp.maximum(state.down - z - self.allowance, 0.0),
@@ -126,8 +126,11 @@ class DriftDetector(eqx.Module):
 
         location, scale = jax.lax.fori_loop(0, _FIT_ITERATIONS, improve, (location, scale))
         z = self._standardise(start, location, scale)
-        autocorrelation = jnp.mean(z[1:] * z[:-1]) / self._second_moment
-        return location, scale, autocorrelation, z[-1]
+        return location, scale, jnp.mean(self._agreement(z[1:], z[:-1])), z[-1]
+
+    def _agreement(self, z: Array, previous: Array) -> Array:
+        """Its mean is the autocorrelation; by differences, which a change of level leaves alone."""
+        return 1.0 - (z - previous) ** 2 / (2.0 * self._second_moment)
 
     def _standardise(self, score: Array, location: Array, scale: Array) -> Array:
         return jnp.clip((score - location) / scale, -self.clip, self.clip)

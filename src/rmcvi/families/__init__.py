@@ -7,6 +7,7 @@ from rmcvi.families._exponential import FullGaussian as FullGaussian
 from rmcvi.families._exponential import Natural as Natural
 from rmcvi.families._extended_kalman import ExtendedKalmanFamily as ExtendedKalmanFamily
 from rmcvi.families._innovation import InnovationFamily as InnovationFamily
+from rmcvi.families._kalman import KalmanModel as KalmanModel
 from rmcvi.families._linear_gaussian import LinearGaussianFamily as LinearGaussianFamily
 from rmcvi.families._per_step import PerStepFamily as PerStepFamily
 from rmcvi.families._recurrent import RecurrentFamily as RecurrentFamily

@@ -59,19 +59,24 @@ class StochasticVolatility(AbstractGaussianModel):
     def emission_scale(self, x, inputs):
         """`exp(x / 2)`."""
         del inputs
-        return jnp.exp(0.5 * x)
+        return _scale(x)
 
     def emission_log_prob(self, x, y, inputs):
         """`log N(y; 0, exp(x))`."""
         del inputs
-        return normal_log_prob(y, jnp.zeros_like(y), jnp.exp(0.5 * x))
+        return normal_log_prob(y, jnp.zeros_like(y), _scale(x))
 
     def emission_sample(self, key, x, inputs):
         """Draw y given x."""
         del inputs
-        return draw_normal(key, jnp.zeros_like(x), jnp.exp(0.5 * x))
+        return draw_normal(key, jnp.zeros_like(x), _scale(x))
 
     def emission_information(self, x, seen, inputs):
         """One half per coordinate, whatever x is."""
         del x, inputs
         return jnp.diag(seen * 0.5**0.5)
+
+
+def _scale(x: Float[Array, "dx"]) -> Float[Array, "dx"]:
+    """exp(x / 2), held where float32 and its gradient still live."""
+    return jnp.exp(0.5 * jnp.clip(x, -80.0, 80.0))

@@ -40,7 +40,6 @@ class History(eqx.Module):
         rows = (self.carry, self.y, self.inputs)
         return History(*jax.tree.map(shift, rows, (carry, y, inputs)))
 
-
     def forget_last(self, unsound: Bool[Array, ""]) -> "History":
         """Treat the newest observation as missing if it led to numbers that are not finite."""
         last = jnp.where(unsound, jnp.nan, self.y[-1])

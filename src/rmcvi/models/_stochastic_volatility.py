@@ -79,4 +79,4 @@ class StochasticVolatility(AbstractGaussianModel):
 
 def _scale(x: Float[Array, "dx"]) -> Float[Array, "dx"]:
     """exp(x / 2), held where float32 and its gradient still live."""
-    return jnp.exp(0.5 * jnp.clip(x, -80.0, 80.0))
+    return jnp.exp(0.5 * jnp.clip(x, -40.0, 40.0))

@@ -1,5 +1,6 @@
 """Learn state-space models online: one pass, constant cost per observation."""
 
+from rmcvi import diagnostics as diagnostics
 from rmcvi import families as families
 from rmcvi import models as models
 from rmcvi._contract import AbstractRecursion as AbstractRecursion

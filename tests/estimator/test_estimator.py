@@ -75,6 +75,7 @@ def reference() -> dict[str, np.ndarray]:
 
 def same_bits(a: Any, b: Any) -> bool:
     """Whether two states are equal to the bit."""
+
     def data(leaf):
         typed = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return np.asarray(jax.random.key_data(leaf) if typed else leaf)
@@ -206,6 +207,7 @@ def test_averaged_iterates_are_their_mean() -> None:
         state, _ = learner.update(state, y)
         seen.append(np.asarray(state.theta.emission))
     averaged = learner.model_at(state, averaged=True)
+    assert isinstance(averaged, rmcvi.models.LinearGaussian)
     np.testing.assert_allclose(averaged.emission, np.mean(seen[2:], 0), rtol=1e-12)
     with pytest.raises(ValueError, match="average_from"):
         small_learner().model_at(small_learner().init(jax.random.key(0)), averaged=True)

@@ -10,7 +10,8 @@ import pytest
 import rmcvi
 from rmcvi import families, models
 from rmcvi._core import tree
-from rmcvi.recursion._weights import DenseWeights, Tilts
+from rmcvi.recursion._backward import Tilts
+from rmcvi.recursion._weights import DenseWeights
 from tests.recursion._runs import family_zoo, linear_model, run, stream
 
 

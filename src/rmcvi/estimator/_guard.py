@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from rmcvi._core.checks import check_real
 
-
 WARM_UP = 30  # gradients that set the first running length
 
 

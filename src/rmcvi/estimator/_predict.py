@@ -1,7 +1,7 @@
 """Predict, then score: what the model expects of y_t before it has seen it.
 
-Particles of q_{t-1} are pushed through the model. Interval ends are order statistics at p (n + 1), so
-that a calibrated model covers its level exactly whatever the number of draws.
+Particles of q_{t-1} are pushed through the model. Interval ends are order statistics at p (n + 1),
+so that a calibrated model covers its level exactly whatever the number of draws.
 """
 
 import equinox as eqx

@@ -29,7 +29,7 @@ class Forecast(eqx.Module):
 
 
 class Imputed(eqx.Module):
-    """Recent observations with gaps filled: observed values as they are, others by the posterior."""
+    """Recent observations: what was seen as it is, what was not by its posterior."""
 
     mean: Float[Array, "T dy"]
     low: Float[Array, "T dy"]
@@ -58,9 +58,7 @@ def smooth(
 
 
 @eqx.filter_jit
-def _smooth(
-    learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""]
-) -> Smoothed:
+def _smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""]) -> Smoothed:
     history, rows = state.recursion.history, state.recursion.history.y.shape[0]
     carries, inputs = jax.tree.map(lambda v: v[rows - lag :], (history.carry, history.inputs))
     return backward_trajectories(

@@ -1,5 +1,8 @@
 """The method: RMCVI and its parts."""
 
+from rmcvi.recursion._backward import AcceptReject as AcceptReject
+from rmcvi.recursion._backward import FullWeights as FullWeights
+from rmcvi.recursion._backward import SampledIndices as SampledIndices
 from rmcvi.recursion._functional import AdditiveFunctional as AdditiveFunctional
 from rmcvi.recursion._ideal_finite import FiniteElbo as FiniteElbo
 from rmcvi.recursion._ideal_finite import FiniteFamily as FiniteFamily
@@ -11,6 +14,3 @@ from rmcvi.recursion._per_step import PerStepRMCVI as PerStepRMCVI
 from rmcvi.recursion._per_step import PerStepState as PerStepState
 from rmcvi.recursion._rmcvi import RMCVI as RMCVI
 from rmcvi.recursion._rmcvi import RMCVIState as RMCVIState
-from rmcvi.recursion._weights import AcceptReject as AcceptReject
-from rmcvi.recursion._weights import FullWeights as FullWeights
-from rmcvi.recursion._weights import SampledIndices as SampledIndices

@@ -21,9 +21,9 @@ from rmcvi._core.compensated import CompensatedSum
 from rmcvi._core.inputs import Inputs
 from rmcvi.families import PerStepFamily
 from rmcvi.models import AbstractModel
+from rmcvi.recursion._backward import AbstractBackward, FullWeights, check_control
 from rmcvi.recursion._forward import Tangents, forward_gradients
 from rmcvi.recursion._value import Cloud, Estimator, Value, empty_cloud, propagate
-from rmcvi.recursion._weights import AbstractBackward, FullWeights, check_control
 from rmcvi.recursion._windowed import backward_score
 
 

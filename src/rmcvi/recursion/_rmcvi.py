@@ -16,6 +16,7 @@ from rmcvi._core.checks import check_array, check_instance, check_int, check_opt
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
+from rmcvi.recursion._backward import AbstractBackward, FullWeights, check_control
 from rmcvi.recursion._forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion._functional import AdditiveFunctional, FunctionalState
 from rmcvi.recursion._history import History, replay
@@ -29,7 +30,7 @@ from rmcvi.recursion._value import (
     propagate,
     stand_still,
 )
-from rmcvi.recursion._weights import AbstractBackward, DenseWeights, FullWeights, check_control
+from rmcvi.recursion._weights import DenseWeights
 from rmcvi.recursion._windowed import Window, windowed_gradients
 
 ENTROPIES = ("closed", "empirical", "sampled")
@@ -175,6 +176,7 @@ class RMCVI(AbstractRecursion):
             memory, grads = forward_gradients(
                 theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, self.entropy
             )
+            memory = tree.where(sound & tree.all_finite(grads), memory, state.memory)
             mass, beyond = jnp.zeros(0), jnp.zeros(())
         sound = sound & tree.all_finite(grads)
         grads = tree.where(sound, grads, tree.zeros(grads))

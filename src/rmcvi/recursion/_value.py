@@ -21,7 +21,8 @@ from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.families import AbstractExponentialFamily, AbstractFamily
 from rmcvi.models import AbstractModel
-from rmcvi.recursion._weights import AbstractBackward, AbstractWeights, Tilts
+from rmcvi.recursion._backward import AbstractBackward, Tilts
+from rmcvi.recursion._weights import AbstractWeights
 
 
 class Cloud(eqx.Module):

@@ -28,19 +28,16 @@ def stream(model: Any, length: int, seed: int = 0) -> jax.Array:
 
 
 def family_zoo(model: models.LinearGaussian) -> dict[str, Any]:
-    """Every amortised family, small."""
+    """Every amortised family, small; diagonal and full Gaussians are both among them."""
     key, dims = jax.random.key(1), (model.dim_state, model.dim_obs)
     small: dict[str, Any] = dict(key=key, hidden=6, memory=3)
     return {
         "kalman": families.LinearGaussianFamily(model),
         "tied": families.LinearGaussianFamily(),
-        "tied-diagonal": families.LinearGaussianFamily(diagonal=True),
-        "recurrent": families.RecurrentFamily(*dims, key=key, memory=4, width=6),
         "recurrent-full": families.RecurrentFamily(
             *dims, key=key, memory=4, width=6, diagonal=False, bound=3.0
         ),
         "innovation": families.InnovationFamily(model, **small),
-        "extended": families.ExtendedKalmanFamily(model, **small),
         "extended-full": families.ExtendedKalmanFamily(model, **small, diagonal=False),
     }
 

@@ -244,3 +244,23 @@ def test_state_holds_arrays_only() -> None:
     """So that it can be scanned, donated and saved."""
     state = small_learner().init(jax.random.key(0))
     assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(state))
+
+
+def test_parts_that_do_not_fit_are_refused_at_once() -> None:
+    """Optimisers, a family of another dimension, a density that sums over coordinates."""
+    model, family = linear_model(), rmcvi.families.LinearGaussianFamily()
+    recursion = rmcvi.RMCVI(4, window=3, bptt=2)
+    other = rmcvi.families.RecurrentFamily(3, 3, key=jax.random.key(0), memory=2, width=2)
+    with pytest.raises(ValueError, match="family: got one for 3 state dimensions, expected 2"):
+        recursion.init(model, other)
+    summed = SummedEmission(*(jnp.array([v]) for v in (0.8, 1.0, 0.5, 0.5)))
+    with pytest.raises(ValueError, match=r"model.emission_log_prob: got a result of shape \(\)"):
+        recursion.init(summed, family)
+
+
+class SummedEmission(rmcvi.models.LinearGaussian):
+    """A common slip: one number for all coordinates of y."""
+
+    def emission_log_prob(self, x, y, inputs):
+        """The sum, which cannot be masked."""
+        return jnp.sum(super().emission_log_prob(x, y, inputs))

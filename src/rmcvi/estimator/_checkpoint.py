@@ -28,7 +28,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, PyTree
 
-from rmcvi.estimator._estimator import LearnerState, OnlineEstimator
+from rmcvi.estimator._estimator import OnlineEstimator
+from rmcvi.estimator._records import LearnerState
 
 MAGIC = b"rmcvi checkpoint "
 FORMAT = 1

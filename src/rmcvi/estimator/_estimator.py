@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Info, Result, Trainable
+from rmcvi._contract import AbstractRecursion, Result, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_real
 from rmcvi._core.inputs import Inputs
@@ -25,64 +25,12 @@ from rmcvi.estimator import _query
 from rmcvi.estimator._guard import GradientGuard, GuardState
 from rmcvi.estimator._predict import Prediction, predict, screen
 from rmcvi.estimator._query import Forecast, Imputed
+from rmcvi.estimator._records import Filtered, LearnerInfo, LearnerState
 from rmcvi.estimator._smooth import Smoothed
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
-
-
-class LearnerState(eqx.Module):
-    """Arrays only: parameters, optimisers, the recursion's statistics, the key and the time."""
-
-    key: Key[Array, ""]
-    t: Int[Array, ""]
-    theta: PyTree
-    phi: PyTree
-    theta_optimiser: PyTree
-    phi_optimiser: PyTree
-    theta_gate: PyTree
-    phi_gate: PyTree
-    theta_guard: GuardState
-    phi_guard: GuardState
-    average: PyTree
-    recursion: PyTree
-    skipped: Int[Array, ""]
-
-
-class LearnerInfo(eqx.Module):
-    """What one update has to tell: the prediction and its score, and the recursion's info."""
-
-    prediction: Prediction | None
-    step: Info
-    pulled: Array
-    """Whether each coordinate was pulled in by the screen."""
-    cuts: Int[Array, "*batch"]
-    """Number of gradients cut so far."""
-    skipped: Int[Array, "*batch"]
-    """Number of updates skipped so far because a number was not finite."""
-
-    @property
-    def elbo(self) -> Array:
-        """Estimate of the evidence lower bound up to now."""
-        return self.step.elbo
-
-    @property
-    def ess(self) -> Array:
-        """Effective sample size of the backward weights."""
-        return self.step.ess
-
-    @property
-    def result(self) -> Array:
-        """Result code of the step."""
-        return self.step.result
-
-
-class Filtered(eqx.Module):
-    """The law of x_t given y_{0:t}."""
-
-    mean: Float[Array, "dx"]
-    covariance: Float[Array, "dx dx"]
 
 
 class OnlineEstimator(eqx.Module):
@@ -126,6 +74,8 @@ class OnlineEstimator(eqx.Module):
         check_instance("model", model, AbstractModel)
         check_instance("family", family, AbstractFamily)
         check_instance("recursion", recursion, AbstractRecursion)
+        check_instance("model_optimiser", model_optimiser, optax.GradientTransformation)
+        check_instance("family_optimiser", family_optimiser, optax.GradientTransformation)
         self.model = model
         self.family = family
         self.recursion = recursion

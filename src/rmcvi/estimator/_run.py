@@ -18,7 +18,8 @@ from jaxtyping import Array, Int, PyTree
 
 from rmcvi._core.checks import check_array, check_int
 from rmcvi._core.inputs import Inputs
-from rmcvi.estimator._estimator import LearnerState, OnlineEstimator
+from rmcvi.estimator._estimator import OnlineEstimator
+from rmcvi.estimator._records import LearnerState
 
 Collect = Callable[[OnlineEstimator, LearnerState, Any], PyTree]
 

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi._core.checks import check_instance, check_int
+from rmcvi._core.checks import check_int
 from rmcvi._core.inputs import split_missing
 from rmcvi.families._base import AbstractFamily, scaled_mlp, squash
 from rmcvi.families._exponential import DiagonalGaussian, FullGaussian
 from rmcvi.families._kalman import (
     KalmanModel,
     Moments,
+    check_kalman,
     condition,
     expand,
     initial_moments,
@@ -56,7 +57,7 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         diagonal: bool = True,
     ):
         """`hidden` units in both networks; `diagonal=False` keeps full covariances."""
-        check_instance("model", model, KalmanModel)
+        check_kalman("model", model)
         check_int("hidden", hidden)
         check_int("memory", memory, 0)
         k1, k2 = jax.random.split(key)

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi._core.checks import check_instance, check_int
+from rmcvi._core.checks import check_int
 from rmcvi._core.inputs import Inputs, split_missing
 from rmcvi.families._base import AbstractFamily, scaled_mlp, squash
 from rmcvi.families._exponential import DiagonalGaussian, Natural
-from rmcvi.families._kalman import KalmanModel
+from rmcvi.families._kalman import KalmanModel, check_kalman
 
 
 class InnovationCarry(eqx.Module):
@@ -45,7 +45,7 @@ class InnovationFamily(AbstractFamily[DiagonalGaussian]):
         self, model: KalmanModel, *, key: Key[Array, ""], hidden: int = 64, memory: int = 16
     ):
         """`hidden` units in both networks, `memory` numbers carried besides mean and precision."""
-        check_instance("model", model, KalmanModel)
+        check_kalman("model", model)
         check_int("hidden", hidden)
         check_int("memory", memory, 0)
         k1, k2 = jax.random.split(key)

@@ -41,6 +41,15 @@ class KalmanModel(Protocol):
     def observed_log_prob(self, x: Array, y: Array, inputs: Inputs) -> Array: ...
 
 
+def check_kalman(name: str, value: object) -> None:
+    """Raise unless `value` is a model that a Kalman step can imitate."""
+    if not isinstance(value, KalmanModel):
+        raise ValueError(
+            f"{name}: got {type(value).__name__}, expected a KalmanModel: write the model as a "
+            "rmcvi.models.AbstractGaussianModel, or use RecurrentFamily"
+        )
+
+
 class Moments(eqx.Module):
     """Mean and covariance, and whether they describe x_0 before any step (`fresh` = 1)."""
 

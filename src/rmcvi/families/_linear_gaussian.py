@@ -5,11 +5,11 @@ Errata B3: either its own Kalman model, whose parameters are phi, or the model's
 
 from typing import Any
 
-from rmcvi._core.checks import check_instance
 from rmcvi.families._base import AbstractFamily
 from rmcvi.families._exponential import DiagonalGaussian, FullGaussian
 from rmcvi.families._kalman import (
     KalmanModel,
+    check_kalman,
     condition,
     expand,
     initial_moments,
@@ -32,7 +32,7 @@ class LinearGaussianFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     def __init__(self, kalman: KalmanModel | None = None, *, diagonal: bool = False):
         """`diagonal` forces independent coordinates (exact when F and G are diagonal)."""
         if kalman is not None:
-            check_instance("kalman", kalman, KalmanModel)
+            check_kalman("kalman", kalman)
         self.kalman = kalman
         self.distribution = DiagonalGaussian() if diagonal else FullGaussian()
 

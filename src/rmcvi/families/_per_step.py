@@ -8,12 +8,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi._core.checks import check_instance, check_int
+from rmcvi._core.checks import check_int
 from rmcvi._core.inputs import Inputs
 from rmcvi._core.positive import positive, unconstrained
 from rmcvi.families._base import AbstractFamily, scaled_mlp
 from rmcvi.families._exponential import DiagonalGaussian, Natural
-from rmcvi.families._kalman import KalmanModel, Moments, predict
+from rmcvi.families._kalman import KalmanModel, Moments, check_kalman, predict
 
 
 class PerStepCarry(eqx.Module):
@@ -34,7 +34,7 @@ class PerStepFamily(AbstractFamily[DiagonalGaussian]):
 
     def __init__(self, model: KalmanModel, *, key: Key[Array, ""], hidden: int = 100):
         """Start at a unit-free guess: mean 0, the transition noise as scale."""
-        check_instance("model", model, KalmanModel)
+        check_kalman("model", model)
         check_int("hidden", hidden)
         noise = model.transition_scale(Inputs(jnp.zeros(model.dim_input), jnp.ones(())))
         scale = noise if noise.ndim == 1 else jnp.sqrt(jnp.sum(noise**2, 1))

@@ -1,6 +1,7 @@
 """State-space models p_theta; write your own from three log-densities and three samplers."""
 
 from rmcvi.models._base import AbstractModel as AbstractModel
+from rmcvi.models._base import check_densities as check_densities
 from rmcvi.models._chaotic_rnn import ChaoticRNN as ChaoticRNN
 from rmcvi.models._gaussian import AbstractGaussianModel as AbstractGaussianModel
 from rmcvi.models._linear_gaussian import LinearGaussian as LinearGaussian

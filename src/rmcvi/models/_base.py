@@ -79,3 +79,20 @@ class AbstractModel(eqx.Module):
             return jax.vmap(lambda x_j: self.transition_log_prob(x_j, x_i, inputs))(x_prev)
 
         return jax.vmap(row)(x)
+
+
+def check_densities(model: AbstractModel) -> None:
+    """Raise unless the three log-densities have the shapes that the recursion relies on."""
+    x, y = jnp.zeros(model.dim_state), jnp.zeros(model.dim_obs)
+    inputs = Inputs(jnp.zeros(model.dim_input), jnp.ones(()))
+    for name, function, arguments, expected in (
+        ("initial_log_prob", model.initial_log_prob, (x,), ()),
+        ("transition_log_prob", model.transition_log_prob, (x, x, inputs), ()),
+        ("emission_log_prob", model.emission_log_prob, (x, y, inputs), y.shape),
+    ):
+        shape = jax.eval_shape(function, *arguments).shape
+        if shape != expected:
+            raise ValueError(
+                f"model.{name}: got a result of shape {shape}, expected {expected}"
+                + (", one number per coordinate of y" if expected else ", one number")
+            )

@@ -15,7 +15,7 @@ from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi.families import AbstractFamily
-from rmcvi.models import AbstractModel
+from rmcvi.models import AbstractModel, check_densities
 from rmcvi.recursion._backward import AbstractBackward, FullWeights, check_control
 from rmcvi.recursion._forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion._functional import AdditiveFunctional, FunctionalState
@@ -54,8 +54,9 @@ class RMCVIState(eqx.Module):
 class RMCVI(AbstractRecursion):
     """The recursion, with its settings.
 
-    `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default) or
-    "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed) or "none".
+    `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default),
+    "empirical" or "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed)
+    or "none".
     """
 
     num_particles: int = eqx.field(static=True)
@@ -103,6 +104,7 @@ class RMCVI(AbstractRecursion):
         check_instance("model", model, AbstractModel)
         check_instance("family", family, AbstractFamily)
         carry = family.initial_carry(model)
+        check_densities(model)
         cloud = empty_cloud(family, model, self.num_particles, jax.random.key(0))
         rows = self._chains + self.bptt - 1
         functional = None if self.functional is None else self.functional.init(cloud.x)

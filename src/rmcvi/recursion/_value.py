@@ -205,6 +205,11 @@ def empty_cloud(
     """Particles of q_{-1}: placeholders inside the support, never used as data."""
     q, eta = family.distribution, family.marginal(family.initial_carry(model))
     x = q.sample(key, eta, num)
+    if x.shape[1] != model.dim_state:
+        raise ValueError(
+            f"family: got one for {x.shape[1]} state dimensions, expected {model.dim_state}, "
+            "those of the model"
+        )
     origin = jnp.mean(x, 0)
     return Cloud(x, jnp.zeros(num), eta, origin, tree.zeros(eta))
 

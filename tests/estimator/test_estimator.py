@@ -253,13 +253,16 @@ def test_parts_that_do_not_fit_are_refused_at_once() -> None:
     other = rmcvi.families.RecurrentFamily(3, 3, key=jax.random.key(0), memory=2, width=2)
     with pytest.raises(ValueError, match="family: got one for 3 state dimensions, expected 2"):
         recursion.init(model, other)
-    summed = SummedEmission(*(jnp.array([v]) for v in (0.8, 1.0, 0.5, 0.5)))
     with pytest.raises(ValueError, match=r"model.emission_log_prob: got a result of shape \(\)"):
-        recursion.init(summed, family)
+        recursion.init(SummedEmission(), family)
 
 
 class SummedEmission(rmcvi.models.LinearGaussian):
     """A common slip: one number for all coordinates of y."""
+
+    def __init__(self):
+        one = jnp.ones(1)
+        super().__init__(one, one, one, one)
 
     def emission_log_prob(self, x, y, inputs):
         """The sum, which cannot be masked."""

@@ -1,23 +1,35 @@
-"""The one file to read first: what a recursion is.
+"""The one file to read first: what a recursion is, and what a learner is.
 
 A recursion turns a stream into values and gradients. Model and family are arguments, never fields:
 
     state = recursion.init(model, family)
     state, grads, info = recursion.step(state, model, family, y, inputs, key)
 
-`grads` is the *increment* of the gradient of the ELBO, an ascent direction for (theta, phi). State
-is what the next step needs (its size does not grow with t), Info is what a person wants.
+`grads` is the *increment* of the gradient of the ELBO (or of the likelihood), an ascent direction
+for (theta, phi). State is what the next step needs (its size does not grow with t), Info is what a
+person wants. RMCVI is a recursion, and so is every rival that learns a state-space model.
+
+A learner predicts y_t, scores the prediction, and only then learns from it:
+
+    state = learner.init(key)
+    state, info = learner.update(state, y)
+
+`OnlineEstimator` makes a learner of a recursion; rivals without a state-space model are learners
+themselves.
 """
 
 import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from rmcvi._core.checks import check_array
 from rmcvi._core.inputs import Inputs
+from rmcvi._core.prediction import Prediction as Prediction
 from rmcvi._core.results import Result as Result
-from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
 
 
@@ -64,13 +76,22 @@ class Step(NamedTuple):
     info: Info
 
 
+class Filtered(eqx.Module):
+    """The law of x_t given y_{0:t}."""
+
+    mean: Float[Array, "*batch dx"]
+    covariance: Float[Array, "*batch dx dx"]
+
+
 class AbstractRecursion(eqx.Module):
-    """A frozen algorithm: hyper-parameters are its fields."""
+    """A frozen algorithm: hyper-parameters are its fields.
+
+    `family` is whatever the algorithm learns besides the model: a variational family, a proposal,
+    or None.
+    """
 
     @abc.abstractmethod
-    def init(
-        self, model: AbstractModel, family: AbstractFamily, trainable: Trainable | None = None
-    ) -> PyTree:
+    def init(self, model: AbstractModel, family: Any, trainable: Trainable | None = None) -> PyTree:
         """The state before the first observation, for the parameters that will be trained."""
 
     @abc.abstractmethod
@@ -78,10 +99,61 @@ class AbstractRecursion(eqx.Module):
         self,
         state: PyTree,
         model: AbstractModel,
-        family: AbstractFamily,
+        family: Any,
         y: Float[Array, "dy"],
         inputs: Inputs,
         key: Key[Array, ""],
         trainable: Trainable | None = None,
     ) -> Step:
         """Take in y_t (NaN = not observed) and return state, gradients and info."""
+
+    @abc.abstractmethod
+    def filtered(self, state: PyTree, model: AbstractModel, family: Any) -> Filtered:
+        """Mean and covariance of x_t given what was taken in."""
+
+    @abc.abstractmethod
+    def draw(
+        self, state: PyTree, model: AbstractModel, family: Any, key: Key[Array, ""], num: int
+    ) -> Float[Array, "{num} dx"]:
+        """Draws of x_t given what was taken in."""
+
+
+class AbstractLearner(eqx.Module):
+    """Anything that predicts the next observation, and learns from it once it has come."""
+
+    @property
+    @abc.abstractmethod
+    def dim_obs(self) -> int:
+        """Length of y."""
+
+    @property
+    @abc.abstractmethod
+    def dim_input(self) -> int:
+        """Length of u."""
+
+    @abc.abstractmethod
+    def init(self, key: Key[Array, ""]) -> PyTree:
+        """The state before the first observation."""
+
+    @abc.abstractmethod
+    def step(self, state: PyTree, y: Float[Array, "dy"], inputs: Inputs) -> tuple[PyTree, Any]:
+        """Predict, score, learn; the info has a field `prediction`."""
+
+    def update(
+        self,
+        state: PyTree,
+        y: ArrayLike,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+    ) -> tuple[PyTree, Any]:
+        """Take in one observation (NaN = not observed), compiled."""
+        y = jnp.asarray(y, float)
+        check_array("y", y, (self.dim_obs,))
+        return _update(self, state, y, Inputs.of(u, dt, self.dim_input))
+
+
+@eqx.filter_jit
+def _update(
+    learner: AbstractLearner, state: PyTree, y: Array, inputs: Inputs
+) -> tuple[PyTree, Any]:
+    return learner.step(state, y, inputs)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array
@@ -55,6 +56,14 @@ def check_array(name: str, value: Any, shape: Sequence[int | None]) -> None:
         raise ValueError(f"{name}: got an array of shape {tuple(got)}, expected {expected}")
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(f"{name}: got dtype {value.dtype}, expected a floating dtype")
+
+
+def check_key(name: str, value: Any) -> None:
+    """Raise unless `value` is one typed random key."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key) or value.shape != ():
+        what = type(value).__name__ if dtype is None else f"{dtype} of shape {value.shape}"
+        raise ValueError(f"{name}: got {what}, expected a key such as jax.random.key(0)")
 
 
 def check_positive(name: str, value: Array) -> None:

@@ -4,11 +4,10 @@ from rmcvi.estimator._checkpoint import CheckpointError as CheckpointError
 from rmcvi.estimator._checkpoint import load as load
 from rmcvi.estimator._checkpoint import save as save
 from rmcvi.estimator._estimator import OnlineEstimator as OnlineEstimator
-from rmcvi.estimator._guard import GradientGuard as GradientGuard
-from rmcvi.estimator._predict import Prediction as Prediction
+from rmcvi.estimator._health import Alarm as Alarm
+from rmcvi.estimator._health import Health as Health
 from rmcvi.estimator._query import Forecast as Forecast
 from rmcvi.estimator._query import Imputed as Imputed
-from rmcvi.estimator._records import Filtered as Filtered
 from rmcvi.estimator._records import LearnerInfo as LearnerInfo
 from rmcvi.estimator._records import LearnerState as LearnerState
 from rmcvi.estimator._run import run as run

@@ -28,8 +28,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, PyTree
 
-from rmcvi.estimator._estimator import OnlineEstimator
-from rmcvi.estimator._records import LearnerState
+from rmcvi._contract import AbstractLearner
 
 MAGIC = b"rmcvi checkpoint "
 FORMAT = 1
@@ -48,8 +47,8 @@ class CheckpointError(ValueError):
 
 def save(
     path: str | os.PathLike[str],
-    learner: OnlineEstimator,
-    state: LearnerState,
+    learner: AbstractLearner,
+    state: PyTree,
     extra: dict[str, Any] | None = None,
 ) -> None:
     """Write `state` to `path`, all of it or (with an OSError) nothing; one process per path.
@@ -83,9 +82,7 @@ def save(
     _replace(target, _pack(learner, state, extra))
 
 
-def load(
-    path: str | os.PathLike[str], learner: OnlineEstimator
-) -> tuple[LearnerState, dict[str, Any]]:
+def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree, dict[str, Any]]:
     """Read the state and `extra` that `save` wrote, for a learner built with the same settings.
 
     Raises:
@@ -114,7 +111,7 @@ def load(
     return jax.tree.unflatten(treedef, leaves), header["extra"]
 
 
-def _pack(learner: OnlineEstimator, state: LearnerState, extra: dict[str, Any]) -> bytes:
+def _pack(learner: AbstractLearner, state: PyTree, extra: dict[str, Any]) -> bytes:
     rows, chunks, offset = [], [], 0
     for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
         chunk = _raw_bytes(leaf)
@@ -180,13 +177,14 @@ def _restore(row: dict[str, Any], shape: Any, payload: bytes) -> Array:
     return jax.random.wrap_key_data(array, impl=row["impl"]) if row["impl"] else array
 
 
-def _describe_learner(learner: OnlineEstimator) -> dict[str, Any]:
+def _describe_learner(learner: AbstractLearner) -> dict[str, Any]:
     """Trained arrays by their shape (the state holds their values), all others by their hash."""
     parts: dict[str, Any] = {"precision": str(jnp.zeros(()).dtype)}
+    trainable = getattr(learner, "trainable", None)
     for field in dataclasses.fields(learner):
         value = getattr(learner, field.name)
-        if field.name in ("model", "family"):
-            trained = eqx.filter(value, getattr(learner.trainable, field.name))
+        if trainable is not None and field.name in ("model", "family"):
+            trained = eqx.filter(value, getattr(trainable, field.name))
             value = eqx.combine(jax.tree.map(lambda v: f"{_typed(v)} trained", trained), value)
         if field.name != "trainable":
             parts[field.name] = _describe(value)

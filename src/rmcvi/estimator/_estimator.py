@@ -15,114 +15,166 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Result, Trainable
-from rmcvi._core import tree
-from rmcvi._core.checks import check_array, check_instance, check_int, check_real
+from rmcvi._contract import (
+    AbstractLearner,
+    AbstractRecursion,
+    Filtered,
+    Info,
+    Prediction,
+    Result,
+    Trainable,
+)
+from rmcvi._core.checks import check_array, check_instance, check_int, check_key, check_real
 from rmcvi._core.inputs import Inputs
+from rmcvi.diagnostics import DriftDetector, SensorMonitor
 from rmcvi.estimator import _query
-from rmcvi.estimator._guard import GradientGuard, GuardState
-from rmcvi.estimator._predict import Prediction, predict, screen
+from rmcvi.estimator._health import Alarm, Health
+from rmcvi.estimator._predict import predict, screen
 from rmcvi.estimator._query import Forecast, Imputed
-from rmcvi.estimator._records import Filtered, LearnerInfo, LearnerState
+from rmcvi.estimator._records import LearnerInfo, LearnerState
 from rmcvi.estimator._smooth import Smoothed
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
+from rmcvi.optim import Ascent, GradientGuard
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
 
 
-class OnlineEstimator(eqx.Module):
-    """Learns theta and phi on two time scales, one gradient step each per observation.
+class OnlineEstimator(AbstractLearner):
+    """Learns theta and phi on two time scales while it predicts, filters and watches itself.
 
     `model` and `family` are the starting point; the current ones are `model_at(state)` and
-    `family_at(state)`. `draws` particles make the prediction (0: no prediction, and no screen).
+    `family_at(state)`.
     """
 
     model: AbstractModel
-    family: AbstractFamily
+    family: Any
     recursion: AbstractRecursion
-    model_optimiser: optax.GradientTransformation = eqx.field(static=True)
-    family_optimiser: optax.GradientTransformation = eqx.field(static=True)
     trainable: Trainable
+    model_ascent: Ascent
+    family_ascent: Ascent
+    steps: int = eqx.field(static=True)
     draws: int = eqx.field(static=True)
     level: float = eqx.field(static=True)
     screen_width: float | None = eqx.field(static=True)
-    guard: GradientGuard | None
-    average_from: int | None = eqx.field(static=True)
+    health: Health | None
+    drift: DriftDetector | None
+    sensors: SensorMonitor | None
+    mask_failed: bool = eqx.field(static=True)
 
     def __init__(
         self,
         model: AbstractModel,
-        family: AbstractFamily,
+        family: Any,
         recursion: AbstractRecursion,
         model_optimiser: optax.GradientTransformation,
         family_optimiser: optax.GradientTransformation,
         *,
         trainable: Trainable | None = None,
+        steps: int = 1,
         draws: int = 100,
         level: float = 0.9,
         screen_width: float | None = 20.0,
         guard: GradientGuard | bool = True,
         average_from: int | None = None,
+        health: Health | bool = True,
+        drift: DriftDetector | bool = True,
+        sensors: SensorMonitor | bool = True,
+        mask_failed: bool = False,
     ):
-        """Optimisers are optax transformations for *descent*; `trainable` chooses parameters.
+        """Put a learner together; for the options, True means their defaults and False none.
 
-        `average_from`: average the iterates from that observation on (`model_at(averaged=True)`).
+        Args:
+            model: p_theta to start from.
+            family: q_phi to start from (for a rival: its proposal, or None).
+            recursion: how gradients are made, such as `RMCVI(100)`.
+            model_optimiser: optax transformation, meant for descent, for theta.
+            family_optimiser: the same for phi, usually faster.
+            trainable: which leaves are learned (default: all floating arrays).
+            steps: gradient steps per observation, each with new particles.
+            draws: particles behind a prediction (0: no prediction, no screen, no alarms).
+            level: probability of its interval.
+            screen_width: an observation further out than this many half-widths is pulled in.
+            guard: cuts gradients that are absurdly long.
+            average_from: average the iterates from that observation on (`averaged=True`).
+            health: alarms for collapsed weights, a short window and unstable steps, and damping.
+            drift: watches the predictive score for a change.
+            sensors: watches each coordinate for a failed sensor.
+            mask_failed: treat coordinates of failed sensors as missing, unless most have failed.
         """
         check_instance("model", model, AbstractModel)
-        check_instance("family", family, AbstractFamily)
         check_instance("recursion", recursion, AbstractRecursion)
         check_instance("model_optimiser", model_optimiser, optax.GradientTransformation)
         check_instance("family_optimiser", family_optimiser, optax.GradientTransformation)
+        if average_from is not None:
+            check_int("average_from", average_from, 0)
+        cutter = GradientGuard() if guard is True else guard or None
         self.model = model
         self.family = family
         self.recursion = recursion
-        self.model_optimiser = model_optimiser
-        self.family_optimiser = family_optimiser
         self.trainable = Trainable() if trainable is None else trainable
+        self.model_ascent = Ascent(model_optimiser, cutter, average_from)
+        self.family_ascent = Ascent(family_optimiser, cutter, average_from)
+        self.steps = check_int("steps", steps)
         self.draws = check_int("draws", draws, 0)
         self.level = check_real("level", level, 0.0, 1.0)
         self.screen_width = screen_width and check_real("screen_width", screen_width, 1.0)
-        self.guard = GradientGuard() if guard is True else guard or None
-        self.average_from = (
-            None if average_from is None else check_int("average_from", average_from, 0)
+        watched = self.draws > 0
+        self.health = Health() if health is True else health or None
+        self.drift = (DriftDetector() if drift is True else drift or None) if watched else None
+        self.sensors = (
+            (SensorMonitor() if sensors is True else sensors or None) if watched else None
         )
+        self.mask_failed = bool(mask_failed)
+        if self.mask_failed and self.sensors is None:
+            raise ValueError("mask_failed: got True, expected False without sensors and draws")
+
+    @property
+    def dim_obs(self) -> int:
+        """Length of y."""
+        return self.model.dim_obs
+
+    @property
+    def dim_input(self) -> int:
+        """Length of u."""
+        return self.model.dim_input
 
     def init(self, key: Key[Array, ""]) -> LearnerState:
         """The state before the first observation."""
+        check_key("key", key)
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
-        guard = (self.guard or GradientGuard()).init()
+        dim = self.dim_obs
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
             theta=theta,
             phi=phi,
-            theta_optimiser=self.model_optimiser.init(theta),
-            phi_optimiser=self.family_optimiser.init(phi),
-            theta_gate=jax.tree.map(lambda _: jnp.ones(()), theta),
-            phi_gate=jax.tree.map(lambda _: jnp.ones(()), phi),
-            theta_guard=guard,
-            phi_guard=guard,
-            average=None if self.average_from is None else (theta, phi),
+            theta_ascent=self.model_ascent.init(theta),
+            phi_ascent=self.family_ascent.init(phi),
             recursion=self.recursion.init(self.model, self.family, self.trainable),
+            health=None if self.health is None else self.health.init(dim),
+            drift=None if self.drift is None else self.drift.init(),
+            sensors=None if self.sensors is None else self.sensors.init(dim),
             skipped=jnp.zeros((), int),
         )
 
     def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
         """The model with its learned parameters."""
-        return eqx.combine(self._average(state)[0] if averaged else state.theta, self.model)
+        theta = self._average(state.theta_ascent) if averaged else state.theta
+        return eqx.combine(theta, self.model)
 
-    def family_at(self, state: LearnerState, averaged: bool = False) -> AbstractFamily:
+    def family_at(self, state: LearnerState, averaged: bool = False) -> Any:
         """The family with its learned parameters."""
-        return eqx.combine(self._average(state)[1] if averaged else state.phi, self.family)
+        phi = self._average(state.phi_ascent) if averaged else state.phi
+        return eqx.combine(phi, self.family)
 
-    def _average(self, state: LearnerState) -> tuple[PyTree, PyTree]:
-        if state.average is None:
+    def _average(self, ascent: Any) -> PyTree:
+        if self.model_ascent.average_from is None:
             raise ValueError("averaged: got True, expected False unless average_from was set")
-        return state.average
+        return ascent.average
 
     def freeze(
         self, state: LearnerState, *, model: Any = None, family: Any = None, frozen: bool = True
@@ -131,129 +183,223 @@ class OnlineEstimator(eqx.Module):
 
         `model` and `family` pick leaves, as in `freeze(state, model=lambda m: m.log_rho)`.
         """
-        gate = jnp.zeros(()) if frozen else jnp.ones(())
-        for name, where in (("theta_gate", model), ("phi_gate", family)):
+        for name, ascent, where in (
+            ("theta_ascent", self.model_ascent, model),
+            ("phi_ascent", self.family_ascent, family),
+        ):
             if where is not None:
-                old = getattr(state, name)
-                new = eqx.tree_at(where, old, jax.tree.map(lambda _: gate, where(old)))
+                new = ascent.freeze(getattr(state, name), where, frozen)
                 state = eqx.tree_at(lambda s, n=name: getattr(s, n), state, new)
         return state
 
-    def update(
-        self,
-        state: LearnerState,
-        y: ArrayLike,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-    ) -> tuple[LearnerState, LearnerInfo]:
-        """Take in one observation (NaN = not observed), compiled."""
-        y = jnp.asarray(y, float)
-        check_array("y", y, (self.model.dim_obs,))
-        return _update(self, state, y, Inputs.of(u, dt, self.model.dim_input))
+    def lengthen(
+        self, state: LearnerState, window: int | None = None
+    ) -> tuple["OnlineEstimator", LearnerState]:
+        """The same learner in mid-stream with a longer window (default: twice as long).
+
+        The remedy for `Alarm.WINDOW_SHORT`; the next update compiles anew.
+        """
+        lengthen = getattr(self.recursion, "lengthen", None)
+        if lengthen is None:
+            raise ValueError("lengthen: got a recursion without a window, expected RMCVI")
+        recursion, statistics = lengthen(state.recursion, window)
+        learner = eqx.tree_at(lambda v: v.recursion, self, recursion)
+        return learner, eqx.tree_at(lambda s: s.recursion, state, statistics)
 
     def step(
         self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs
     ) -> tuple[LearnerState, LearnerInfo]:
         """The pure step behind `update` and `scan`: predict, score, learn."""
-        model, family = self.model_at(state), self.family_at(state)
         k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
-        prediction, used = self._predict(state, model, y, inputs, k_predict)
-        statistics, grads, info = self.recursion.step(
-            state.recursion, model, family, used, inputs, k_learn, self.trainable
+        finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
+        prediction, screened = self._predict(state, finite, inputs, k_predict)
+        sensors, sensor_score, masked = self._watch_sensors(state, finite, prediction)
+        used = jnp.where(masked, jnp.nan, screened)
+        new, info, sound = self._learn(state, used, inputs, k_learn)
+        score = jnp.asarray(jnp.nan) if prediction is None else prediction.log_score
+        alarms, health, drift, change = jnp.zeros((), int), state.health, state.drift, None
+        if self.health is not None:
+            health, alarms = self.health.step(health, finite, score, info.ess, info.mass_beyond)
+        if self.drift is not None:
+            drift, drifted, change = self.drift.step(drift, score)
+            alarms = alarms + jnp.where(drifted, int(Alarm.DRIFT), 0)
+        if sensor_score is not None:
+            alarms = alarms + jnp.where(jnp.any(sensor_score > 0.5), int(Alarm.SENSOR), 0)
+        new = eqx.tree_at(
+            lambda s: (s.t, s.health, s.drift, s.sensors, s.skipped),
+            new,
+            (state.t + 1, health, drift, sensors, state.skipped + ~sound),
+            is_leaf=lambda v: v is None,
         )
-        theta, theta_memory, theta_guard, theta_ok = self._ascend(
-            self.model_optimiser,
-            grads.model,
-            (state.theta_optimiser, state.theta, state.theta_gate, state.theta_guard),
+        told = LearnerInfo(
+            prediction=prediction,
+            step=info,
+            pulled=~(screened == finite) & jnp.isfinite(finite),
+            masked=masked,
+            sensor_score=sensor_score,
+            drift=change,
+            alarms=alarms,
+            factor=jnp.ones(()) if health is None else health.factor,
+            cuts=self.model_ascent.cuts(new.theta_ascent) + self.family_ascent.cuts(new.phi_ascent),
+            skipped=new.skipped,
         )
-        phi, phi_memory, phi_guard, phi_ok = self._ascend(
-            self.family_optimiser,
-            grads.family,
-            (state.phi_optimiser, state.phi, state.phi_gate, state.phi_guard),
-        )
-        phi = eqx.filter(eqx.combine(phi, self.family).project(), self.trainable.family)
-        sound = theta_ok & phi_ok & (info.result < int(Result.NON_FINITE))
-        new = LearnerState(
-            key=state.key,
-            t=state.t + 1,
-            theta=theta,
-            phi=phi,
-            theta_optimiser=theta_memory,
-            phi_optimiser=phi_memory,
-            theta_gate=state.theta_gate,
-            phi_gate=state.phi_gate,
-            theta_guard=theta_guard,
-            phi_guard=phi_guard,
-            average=self._average_in(state, theta, phi),
-            recursion=statistics,
-            skipped=state.skipped + ~sound,
-        )
-        pulled = ~(used == y) & jnp.isfinite(y)
-        cuts = theta_guard.cuts + phi_guard.cuts
-        return new, LearnerInfo(prediction, info, pulled, cuts, new.skipped)
+        return new, told
 
     def _predict(
-        self,
-        state: LearnerState,
-        model: AbstractModel,
-        y: Float[Array, "dy"],
-        inputs: Inputs,
-        key: Key[Array, ""],
+        self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
     ) -> tuple[Prediction | None, Float[Array, "dy"]]:
-        y = jnp.where(jnp.isfinite(y), y, jnp.nan)
         if self.draws == 0:
             return None, y
-        q, eta = self.family.distribution, state.recursion.cloud.proposal
-        prediction = predict(model, q, eta, state.t, y, inputs, key, self.draws, self.level)
+        k1, k2 = jax.random.split(key)
+        before = self.draw(state, k1, self.draws)
+        prediction = predict(self.model_at(state), before, state.t, y, inputs, k2, self.level)
         if self.screen_width is None:
             return prediction, y
         return prediction, screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
 
-    def _ascend(
-        self, optimiser: optax.GradientTransformation, gradient: PyTree, old: tuple[Any, ...]
-    ) -> tuple[PyTree, PyTree, GuardState, Array]:
-        """One guarded step of an optimiser; kept only if every number is finite."""
-        memory, parameters, gate, guard = old
-        if self.guard is not None:
-            guard, gradient = self.guard.step(guard, gradient)
-        descent = jax.tree.map(jnp.negative, gradient)
-        update, new_memory = optimiser.update(descent, memory, parameters)
-        gated = jax.tree.map(lambda d, g: d * g.astype(d.dtype), update, gate)
-        new = eqx.apply_updates(parameters, gated)
-        sound = tree.all_finite((new, new_memory))
-        kept = tree.where(sound, (new, new_memory), (parameters, memory))
-        return *kept, guard, sound
+    def _watch_sensors(
+        self, state: LearnerState, y: Float[Array, "dy"], prediction: Prediction | None
+    ) -> tuple[PyTree, Float[Array, "dy"] | None, Bool[Array, "dy"]]:
+        if self.sensors is None or prediction is None:
+            return state.sensors, None, jnp.zeros(y.shape, bool)
+        spread = 0.5 * (prediction.high - prediction.low)
+        sensors, score, failed = self.sensors.step(state.sensors, y, prediction.p_value, spread)
+        few = 2 * jnp.sum(failed) <= y.size
+        return sensors, score, failed & few & self.mask_failed
 
-    def _average_in(self, state: LearnerState, theta: PyTree, phi: PyTree) -> PyTree:
-        if self.average_from is None:
-            return None
-        count = jnp.maximum(state.t + 1 - self.average_from, 1)
-        return jax.tree.map(lambda a, v: a + (v - a) / count, state.average, (theta, phi))
+    def _learn(
+        self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
+    ) -> tuple[LearnerState, Info, Bool[Array, ""]]:
+        """The recursion and both optimisers, `steps` times from the same statistics."""
+        factor = jnp.ones(()) if state.health is None else state.health.factor
+
+        def once(i, now):
+            model, family = self.model_at(now), self.family_at(now)
+            statistics, grads, info = self.recursion.step(
+                state.recursion,
+                model,
+                family,
+                y,
+                inputs,
+                key if self.steps == 1 else jax.random.fold_in(key, i),
+                self.trainable,
+            )
+            theta_ascent, theta, theta_ok = self.model_ascent.step(
+                now.theta_ascent, now.theta, grads.model, factor
+            )
+            phi_ascent, phi, phi_ok = self.family_ascent.step(
+                now.phi_ascent, now.phi, grads.family, factor
+            )
+            phi = self._project(phi)
+            now = eqx.tree_at(
+                lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion),
+                now,
+                (theta, phi, theta_ascent, phi_ascent, statistics),
+                is_leaf=lambda v: v is None,
+            )
+            return now, info, theta_ok & phi_ok & (info.result < int(Result.NON_FINITE))
+
+        new, info, sound = once(0, state)
+        if self.steps > 1:
+            new, info, sound = jax.lax.fori_loop(
+                1, self.steps, lambda i, loop: once(i, loop[0]), (new, info, sound)
+            )
+        new = eqx.tree_at(
+            lambda s: (s.theta_ascent, s.phi_ascent),
+            new,
+            (
+                self.model_ascent.average_in(new.theta_ascent, new.theta, state.t),
+                self.family_ascent.average_in(new.phi_ascent, new.phi, state.t),
+            ),
+        )
+        return new, info, sound
+
+    def _project(self, phi: PyTree) -> PyTree:
+        if not isinstance(self.family, AbstractFamily):
+            return phi
+        return eqx.filter(eqx.combine(phi, self.family).project(), self.trainable.family)
 
     def filter(self, state: LearnerState) -> Filtered:
         """Mean and covariance of x_t given everything so far."""
-        q, eta = self.family.distribution, state.recursion.cloud.proposal
-        return Filtered(q.mean(eta), q.covariance(eta))
+        return self.recursion.filtered(state.recursion, self.model_at(state), self.family_at(state))
 
-    def smooth(self, state: LearnerState, lag: int, **options: Any) -> Smoothed:
-        """Draws of (x_{t-lag}, ..., x_t) given everything so far; options `num`, `key`."""
-        return _query.smooth(self, state, lag, **options)
+    def draw(self, state: LearnerState, key: Key[Array, ""], num: int) -> Float[Array, "{num} dx"]:
+        """Draws of x_t given everything so far."""
+        model, family = self.model_at(state), self.family_at(state)
+        return self.recursion.draw(state.recursion, model, family, key, num)
 
-    def smooth_sequence(self, state: LearnerState, ys: ArrayLike, **options: Any) -> Smoothed:
-        """Draws of all states of a whole sequence; options `u`, `dt`, `num`, `key`."""
-        return _query.smooth_sequence(self, state, ys, **options)
+    def predict(
+        self,
+        state: LearnerState,
+        y: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 1000,
+        key: Key[Array, ""] | None = None,
+    ) -> Prediction:
+        """The next observation and, given `y`, how the prediction fares; nothing is learned."""
+        check_int("num", num)
+        y = jnp.full(self.dim_obs, jnp.nan) if y is None else jnp.asarray(y, float)
+        check_array("y", y, (self.dim_obs,))
+        return _query.predict_next(
+            self, state, y, Inputs.of(u, dt, self.dim_input), num, _query.key_or_default(key)
+        )
 
-    def forecast(self, state: LearnerState, horizon: int, **options: Any) -> Forecast:
-        """The next `horizon` observations; options `u`, `dt`, `level`, `num`, `key`."""
-        return _query.forecast(self, state, horizon, **options)
+    def log_score(
+        self,
+        state: LearnerState,
+        y: ArrayLike,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 1000,
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, ""]:
+        """Predictive log-density of a next observation, over its observed coordinates."""
+        return self.predict(state, y, u, dt, num=num, key=key).log_score
 
-    def impute(self, state: LearnerState, lag: int = 0, **options: Any) -> Imputed:
-        """The last observations with gaps filled; options `level`, `num`, `key`."""
-        return _query.impute(self, state, lag, **options)
+    def smooth(
+        self, state: LearnerState, lag: int, *, num: int = 200, key: Key[Array, ""] | None = None
+    ) -> Smoothed:
+        """`num` draws of (x_{t-lag}, ..., x_t) given everything so far; lag < window + bptt."""
+        return _query.smooth(self, state, lag, num, key)
 
+    def smooth_sequence(
+        self,
+        state: LearnerState,
+        ys: ArrayLike,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 200,
+        key: Key[Array, ""] | None = None,
+    ) -> Smoothed:
+        """`num` draws of all states of a whole sequence, with the parameters learned so far."""
+        return _query.smooth_sequence(self, state, ys, u, dt, num, key)
 
-@eqx.filter_jit
-def _update(
-    learner: OnlineEstimator, state: LearnerState, y: Array, inputs: Inputs
-) -> tuple[LearnerState, LearnerInfo]:
-    return learner.step(state, y, inputs)
+    def forecast(
+        self,
+        state: LearnerState,
+        horizon: int,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+        num: int = 500,
+        key: Key[Array, ""] | None = None,
+    ) -> Forecast:
+        """The next `horizon` observations (`u`, `dt`: their inputs, one row each)."""
+        return _query.forecast(self, state, horizon, u, dt, level, num, key)
+
+    def impute(
+        self,
+        state: LearnerState,
+        lag: int = 0,
+        *,
+        level: float = 0.9,
+        num: int = 500,
+        key: Key[Array, ""] | None = None,
+    ) -> Imputed:
+        """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
+        return _query.impute(self, state, lag, level, num, key)

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
-from rmcvi._core.checks import check_array, check_int, check_real
+from rmcvi._core.checks import check_array, check_int, check_key, check_real
 from rmcvi._core.inputs import Inputs
-from rmcvi.estimator._predict import central_interval, expected_observation
+from rmcvi._core.prediction import Prediction, central_interval
+from rmcvi.estimator._predict import expected_observation, predict
 from rmcvi.estimator._smooth import Smoothed, backward_trajectories
 from rmcvi.estimator._smooth import smooth_sequence as smooth_by_parameters
 
@@ -36,15 +37,25 @@ class Imputed(eqx.Module):
     high: Float[Array, "T dy"]
 
 
-def smooth(
-    learner: Any,
-    state: Any,
-    lag: int,
-    *,
-    num: int = 200,
-    key: Key[Array, ""] | None = None,
-) -> Smoothed:
-    """Draws of (x_{t-lag}, ..., x_t) given everything so far; needs lag < window + bptt."""
+def key_or_default(key: Key[Array, ""] | None) -> Key[Array, ""]:
+    """The key given, or one that is the same at every call."""
+    if key is not None:
+        check_key("key", key)
+    return jax.random.key(0) if key is None else key
+
+
+@eqx.filter_jit
+def predict_next(
+    learner: Any, state: Any, y: Array, inputs: Inputs, num: int, key: Key[Array, ""]
+) -> Prediction:
+    """The learner's one-step prediction, scored by `y`."""
+    k1, k2 = jax.random.split(key)
+    before = learner.draw(state, k1, num)
+    return predict(learner.model_at(state), before, state.t, y, inputs, k2, learner.level)
+
+
+def smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""] | None) -> Smoothed:
+    """Fixed-lag smoothing from the history that the recursion keeps."""
     if not hasattr(state.recursion, "history"):
         raise ValueError("smooth: got a recursion without a history, expected RMCVI")
     rows = state.recursion.history.y.shape[0]
@@ -54,7 +65,7 @@ def smooth(
             f"lag: got {lag}, expected at most {min(rows, int(state.t) - 1)} (the learner keeps "
             f"{rows} steps and has seen {int(state.t)} observations)"
         )
-    return _smooth(learner, state, lag, num, jax.random.key(0) if key is None else key)
+    return _smooth(learner, state, lag, num, key_or_default(key))
 
 
 @eqx.filter_jit
@@ -76,49 +87,45 @@ def smooth_sequence(
     learner: Any,
     state: Any,
     ys: ArrayLike,
-    u: ArrayLike | None = None,
-    dt: ArrayLike | None = None,
-    *,
-    num: int = 200,
-    key: Key[Array, ""] | None = None,
+    u: ArrayLike | None,
+    dt: ArrayLike | None,
+    num: int,
+    key: Key[Array, ""] | None,
 ) -> Smoothed:
-    """Draws of all states of a whole sequence, with the parameters learned so far."""
+    """Filter a whole sequence, then draw trajectories backwards."""
     ys = jnp.asarray(ys, float)
     check_array("ys", ys, (None, learner.model.dim_obs))
     check_int("num", num)
     inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
     model, family = learner.model_at(state), learner.family_at(state)
-    key = jax.random.key(0) if key is None else key
-    return eqx.filter_jit(smooth_by_parameters)(model, family, ys, inputs, key, num)
+    return eqx.filter_jit(smooth_by_parameters)(model, family, ys, inputs, key_or_default(key), num)
 
 
 def forecast(
     learner: Any,
     state: Any,
     horizon: int,
-    u: ArrayLike | None = None,
-    dt: ArrayLike | None = None,
-    *,
-    level: float = 0.9,
-    num: int = 500,
-    key: Key[Array, ""] | None = None,
+    u: ArrayLike | None,
+    dt: ArrayLike | None,
+    level: float,
+    num: int,
+    key: Key[Array, ""] | None,
 ) -> Forecast:
     """The next `horizon` observations, by simulating the model from q_t."""
     check_int("horizon", horizon)
     check_int("num", num)
     check_real("level", level, 0.0, 1.0)
     inputs = Inputs.sequence(horizon, u, dt, learner.model.dim_input)
-    key = jax.random.key(0) if key is None else key
-    return _forecast(learner, state, inputs, level, num, key)
+    return _forecast(learner, state, inputs, level, num, key_or_default(key))
 
 
 @eqx.filter_jit
 def _forecast(
     learner: Any, state: Any, inputs: Inputs, level: float, num: int, key: Key[Array, ""]
 ) -> Forecast:
-    model, q = learner.model_at(state), learner.family.distribution
+    model = learner.model_at(state)
     k_start, k_move = jax.random.split(key)
-    start = q.sample(k_start, state.recursion.cloud.proposal, num)
+    start = learner.draw(state, k_start, num)
 
     def step(x, row):
         inputs, k = row
@@ -140,16 +147,15 @@ def _forecast(
 def impute(
     learner: Any,
     state: Any,
-    lag: int = 0,
-    *,
-    level: float = 0.9,
-    num: int = 500,
-    key: Key[Array, ""] | None = None,
+    lag: int,
+    level: float,
+    num: int,
+    key: Key[Array, ""] | None,
 ) -> Imputed:
     """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
     check_real("level", level, 0.0, 1.0)
-    k1, k2 = jax.random.split(jax.random.key(0) if key is None else key)
-    smoothed = smooth(learner, state, lag, num=num, key=k1)
+    k1, k2 = jax.random.split(key_or_default(key))
+    smoothed = smooth(learner, state, lag, num, k1)
     return _impute(learner, state, smoothed, level, k2)
 
 

@@ -1,28 +1,27 @@
 """What a learner keeps (state) and what it tells (info)."""
 
 import equinox as eqx
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi._contract import Info
-from rmcvi.estimator._guard import GuardState
-from rmcvi.estimator._predict import Prediction
+from rmcvi._contract import Info, Prediction
+from rmcvi.diagnostics import DriftState, SensorState
+from rmcvi.estimator._health import HealthState
+from rmcvi.optim import AscentState
 
 
 class LearnerState(eqx.Module):
-    """Arrays only: parameters, optimisers, the recursion's statistics, the key and the time."""
+    """Arrays only: parameters, optimisers, the recursion's statistics, monitors, key and time."""
 
     key: Key[Array, ""]
     t: Int[Array, ""]
     theta: PyTree
     phi: PyTree
-    theta_optimiser: PyTree
-    phi_optimiser: PyTree
-    theta_gate: PyTree
-    phi_gate: PyTree
-    theta_guard: GuardState
-    phi_guard: GuardState
-    average: PyTree
+    theta_ascent: AscentState
+    phi_ascent: AscentState
     recursion: PyTree
+    health: HealthState | None
+    drift: DriftState | None
+    sensors: SensorState | None
     skipped: Int[Array, ""]
 
 
@@ -31,8 +30,18 @@ class LearnerInfo(eqx.Module):
 
     prediction: Prediction | None
     step: Info
-    pulled: Array
+    pulled: Bool[Array, "*batch dy"]
     """Whether each coordinate was pulled in by the screen."""
+    masked: Bool[Array, "*batch dy"]
+    """Whether each coordinate was ignored because its sensor has failed."""
+    sensor_score: Float[Array, "*batch dy"] | None
+    """Evidence in [0, 1] that each coordinate's sensor has failed (above 1/2: it has)."""
+    drift: Float[Array, "*batch"] | None
+    """Change of the predictive score as a share of the threshold; outside [-1, 1]: alarm."""
+    alarms: Int[Array, "*batch"]
+    """A set of `Alarm` flags."""
+    factor: Float[Array, "*batch"]
+    """Length of the steps as a share of what the optimisers say."""
     cuts: Int[Array, "*batch"]
     """Number of gradients cut so far."""
     skipped: Int[Array, "*batch"]
@@ -57,10 +66,3 @@ class LearnerInfo(eqx.Module):
     def result(self) -> Array:
         """Result code of the step."""
         return self.step.result
-
-
-class Filtered(eqx.Module):
-    """The law of x_t given y_{0:t}."""
-
-    mean: Float[Array, "dx"]
-    covariance: Float[Array, "dx dx"]

@@ -16,41 +16,40 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, PyTree
 
+from rmcvi._contract import AbstractLearner
 from rmcvi._core.checks import check_array, check_int
 from rmcvi._core.inputs import Inputs
-from rmcvi.estimator._estimator import OnlineEstimator
-from rmcvi.estimator._records import LearnerState
 
-Collect = Callable[[OnlineEstimator, LearnerState, Any], PyTree]
+Collect = Callable[[AbstractLearner, PyTree, Any], PyTree]
 
 
 def scan(
-    learner: OnlineEstimator,
-    state: LearnerState,
+    learner: AbstractLearner,
+    state: PyTree,
     ys: ArrayLike,
     u: ArrayLike | None = None,
     dt: ArrayLike | None = None,
     collect: Collect | None = None,
-) -> tuple[LearnerState, PyTree]:
+) -> tuple[PyTree, PyTree]:
     """All rows of `ys` in one compiled loop.
 
     `collect(learner, state, info)` picks what is stacked over time (default: `info`).
     """
     ys = jnp.asarray(ys, float)
-    check_array("ys", ys, (None, learner.model.dim_obs))
-    inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
+    check_array("ys", ys, (None, learner.dim_obs))
+    inputs = Inputs.sequence(len(ys), u, dt, learner.dim_input)
     return _scan(learner, state, ys, inputs, collect)
 
 
 def run(
-    learner: OnlineEstimator,
+    learner: AbstractLearner,
     stream: Iterable[Any],
-    state: LearnerState,
+    state: PyTree,
     collect: Collect | None = None,
     *,
     chunk: int = 64,
     progress: bool = False,
-) -> tuple[LearnerState, PyTree]:
+) -> tuple[PyTree, PyTree]:
     """Learn from an iterable of observations, each `y` or `(y, u, dt)` (u, dt may be None).
 
     Rows go to the compiled loop in chunks; the last, shorter chunk uses the same program. With
@@ -75,10 +74,10 @@ def run(
 
 
 def _chunks(
-    learner: OnlineEstimator, stream: Iterable[Any], size: int
+    learner: AbstractLearner, stream: Iterable[Any], size: int
 ) -> Iterator[tuple[int, Array, Inputs]]:
     """Rows of the stream in padded blocks, with the number of rows that count."""
-    dy, du = learner.model.dim_obs, learner.model.dim_input
+    dy, du = learner.dim_obs, learner.dim_input
     rows = (_row(item, dy, du) for item in stream)
     while block := list(itertools.islice(rows, size)):
         count, pad = len(block), size - len(block)
@@ -97,7 +96,7 @@ def _row(item: Any, dy: int, du: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return y, u, dt
 
 
-def _follow(learner: OnlineEstimator, collect: Collect | None) -> Callable[[Any, Any], Any]:
+def _follow(learner: AbstractLearner, collect: Collect | None) -> Callable[[Any, Any], Any]:
     def step(state, row):
         state, info = learner.step(state, *row)
         return state, (info, info if collect is None else collect(learner, state, info))
@@ -107,12 +106,12 @@ def _follow(learner: OnlineEstimator, collect: Collect | None) -> Callable[[Any,
 
 @eqx.filter_jit
 def _scan(
-    learner: OnlineEstimator,
-    state: LearnerState,
+    learner: AbstractLearner,
+    state: PyTree,
     ys: Array,
     inputs: Inputs,
     collect: Collect | None,
-) -> tuple[LearnerState, PyTree]:
+) -> tuple[PyTree, PyTree]:
     step = _follow(learner, collect)
 
     def kept(state, row):
@@ -124,13 +123,13 @@ def _scan(
 
 @eqx.filter_jit
 def _advance(
-    learner: OnlineEstimator,
-    state: LearnerState,
+    learner: AbstractLearner,
+    state: PyTree,
     ys: Array,
     inputs: Inputs,
     count: Int[Array, ""],
     collect: Collect | None,
-) -> tuple[LearnerState, PyTree, PyTree]:
+) -> tuple[PyTree, PyTree, PyTree]:
     """The first `count` rows, whatever it is, by one program."""
     step, rows = _follow(learner, collect), (ys, inputs)
     shapes = jax.eval_shape(step, state, jax.tree.map(lambda v: v[0], rows))[1]

@@ -40,6 +40,15 @@ class History(eqx.Module):
         rows = (self.carry, self.y, self.inputs)
         return History(*jax.tree.map(shift, rows, (carry, y, inputs)))
 
+    def lengthened(self, more: int) -> "History":
+        """`more` rows in front, which stand for nothing observed."""
+
+        def repeat(rows):
+            return jnp.concatenate([jnp.broadcast_to(rows[:1], (more, *rows.shape[1:])), rows])
+
+        longer = jax.tree.map(repeat, (self.carry, self.y, self.inputs))
+        return History(longer[0], longer[1].at[:more].set(jnp.nan), longer[2])
+
     def forget_last(self, unsound: Bool[Array, ""]) -> "History":
         """Treat the newest observation as missing if it led to numbers that are not finite."""
         last = jnp.where(unsound, jnp.nan, self.y[-1])

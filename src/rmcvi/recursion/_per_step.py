@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Info, Result, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Filtered, Info, Result, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option
 from rmcvi._core.compensated import CompensatedSum
@@ -149,6 +149,15 @@ class PerStepRMCVI(AbstractRecursion):
             result=jnp.where(jnp.isfinite(increment), result, int(Result.NON_FINITE)),
         )
         return Step(new, grads, info)
+
+    def filtered(self, state, model, family):
+        """Moments of q_t."""
+        q, eta = family.distribution, state.cloud.proposal
+        return Filtered(q.mean(eta), q.covariance(eta))
+
+    def draw(self, state, model, family, key, num):
+        """Draws from q_t."""
+        return family.distribution.sample(key, state.cloud.proposal, num)
 
     def _fit(
         self,

@@ -5,12 +5,14 @@ previous ones, move h and its score coefficients on, and turn them into the incr
 gradient of the ELBO, forward (per particle) or windowed (adjoint).
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from rmcvi._contract import AbstractRecursion, Info, Result, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Filtered, Info, Result, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option
 from rmcvi._core.compensated import CompensatedSum
@@ -29,6 +31,7 @@ from rmcvi.recursion._value import (
     is_sound,
     propagate,
     stand_still,
+    standing_slot,
 )
 from rmcvi.recursion._weights import DenseWeights
 from rmcvi.recursion._windowed import Window, windowed_gradients
@@ -56,7 +59,7 @@ class RMCVI(AbstractRecursion):
 
     `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default),
     "empirical" or "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed)
-    or "none".
+    or "none". `reuse`: learn at each step from the whole window instead of its newest observation.
     """
 
     num_particles: int = eqx.field(static=True)
@@ -65,6 +68,7 @@ class RMCVI(AbstractRecursion):
     gradient: str = eqx.field(static=True)
     entropy: str = eqx.field(static=True)
     control: str = eqx.field(static=True)
+    reuse: bool = eqx.field(static=True)
     backward: AbstractBackward
     functional: AdditiveFunctional | None
 
@@ -77,6 +81,7 @@ class RMCVI(AbstractRecursion):
         gradient: str = "windowed",
         entropy: str = "closed",
         control: str = "unbiased",
+        reuse: bool = False,
         backward: AbstractBackward | None = None,
         functional: AdditiveFunctional | None = None,
     ):
@@ -87,6 +92,9 @@ class RMCVI(AbstractRecursion):
         self.gradient = check_option("gradient", gradient, ("windowed", "forward"))
         self.entropy = check_option("entropy", entropy, ENTROPIES)
         self.control = check_option("control", control, ("unbiased", "in-sample", "none"))
+        self.reuse = bool(reuse)
+        if self.reuse and self.gradient == "forward":
+            raise ValueError("reuse: got True, expected False unless gradient is 'windowed'")
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
         check_control(self.backward, self.control)
@@ -129,10 +137,23 @@ class RMCVI(AbstractRecursion):
         if self.gradient == "forward":
             theta = eqx.filter(model, trainable.model)
             return Tangents.empty(theta, eqx.filter(family, trainable.family), cloud.x.shape[0])
-        coefficient = tree.zeros(cloud.terminal, self.num_particles)
-        weights = self.backward.identity(self.num_particles)
-        slot = Slot(weights, coefficient, cloud.x, cloud.x, cloud.origin)
-        return Window.empty(self.window, slot)
+        return Window.empty(self.window, standing_slot(self.backward, cloud))
+
+    def lengthen(self, state: RMCVIState, window: int | None = None) -> tuple["RMCVI", RMCVIState]:
+        """The recursion and its state with a longer window (default: twice as long)."""
+        window = check_int("window", 2 * self.window if window is None else window, self.window)
+        if not isinstance(state.memory, Window):
+            raise ValueError("lengthen: got gradient='forward', expected 'windowed'")
+        longer = dataclasses.replace(self, window=window)
+        filler = standing_slot(self.backward, state.cloud)
+        return longer, eqx.tree_at(
+            lambda s: (s.history, s.memory),
+            state,
+            (
+                state.history.lengthened(window - self.window),
+                state.memory.lengthened(state.t, window, filler),
+            ),
+        )
 
     def step(self, state, model, family, y, inputs, key, trainable=None):
         """One observation: value, gradients, info."""
@@ -172,6 +193,7 @@ class RMCVI(AbstractRecursion):
                 pull,
                 t,
                 self.entropy,
+                self.reuse,
             )
             mass, beyond = adjoint.mass, adjoint.beyond
         else:
@@ -191,6 +213,15 @@ class RMCVI(AbstractRecursion):
         )
         return Step(new, grads, self._info(state, new, value, sound, mass, beyond))
 
+    def filtered(self, state, model, family):
+        """Moments of q_t."""
+        q, eta = family.distribution, state.cloud.proposal
+        return Filtered(q.mean(eta), q.covariance(eta))
+
+    def draw(self, state, model, family, key, num):
+        """Draws from q_t."""
+        return family.distribution.sample(key, state.cloud.proposal, num)
+
     def _info(
         self,
         old: RMCVIState,
@@ -208,7 +239,7 @@ class RMCVI(AbstractRecursion):
             elbo=new.offset.value + value.entropy,
             increment=increment,
             ess=ess,
-            contraction=_contraction(value.slot, mass),
+            contraction=_contraction(value.slot, jnp.zeros(0) if self.reuse else mass),
             mass=mass,
             mass_beyond=beyond,
             functional=None if new.functional is None else new.functional.value,

@@ -47,6 +47,8 @@ class Slot(eqx.Module):
     x: Float[Array, "*lags n dx"]
     origin: Float[Array, "*lags dx"]
     """Point relative to which the statistics of x_prev are taken."""
+    terminal: PyTree
+    """k of the step before, relative to `origin`."""
 
 
 class Value(eqx.Module):
@@ -104,7 +106,7 @@ def propagate(
     entropy = -jnp.mean(log_q) if sampled else q.entropy(eta)
     level = jnp.mean(h)
     cloud = Cloud(x, h - level, eta, origin, terminal)
-    slot = Slot(weights, coefficient, before.x, x, before.origin)
+    slot = Slot(weights, coefficient, before.x, x, before.origin, before.terminal)
     return Value(cloud, slot, level, entropy)
 
 
@@ -223,7 +225,13 @@ def is_sound(value: Value) -> Bool[Array, ""]:
 
 def stand_still(backward: AbstractBackward, cloud: Cloud, entropy: Float[Array, ""]) -> Value:
     """A step in which nothing happens, for numbers that must not enter the statistics."""
+    slot = standing_slot(backward, cloud)
+    return Value(cloud, slot, jnp.zeros_like(entropy), entropy)
+
+
+def standing_slot(backward: AbstractBackward, cloud: Cloud) -> Slot:
+    """A slot in which every particle stays where it is and nothing is learned."""
     num = cloud.x.shape[0]
     coefficient = tree.zeros(cloud.terminal, num)
-    slot = Slot(backward.identity(num), coefficient, cloud.x, cloud.x, cloud.origin)
-    return Value(cloud, slot, jnp.zeros_like(entropy), entropy)
+    weights = backward.identity(num)
+    return Slot(weights, coefficient, cloud.x, cloud.x, cloud.origin, cloud.terminal)

@@ -28,19 +28,38 @@ class Window(eqx.Module):
     """The last L slots in a ring: step s lies at s mod L."""
 
     slots: Slot
+    filled: Int[Array, ""]
+    """Number of slots that hold a step."""
 
     @classmethod
     def empty(cls, length: int, slot: Slot) -> "Window":
         """L copies of a slot without weight."""
-        return cls(jax.tree.map(lambda v: jnp.broadcast_to(v, (length, *v.shape)), slot))
+        slots = jax.tree.map(lambda v: jnp.broadcast_to(v, (length, *v.shape)), slot)
+        return cls(slots, jnp.zeros((), int))
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.slots.x.shape[0]
 
     def put(self, t: Int[Array, ""], slot: Slot) -> "Window":
         """Overwrite the oldest slot."""
 
         def write(ring, new):
-            return jax.lax.dynamic_update_index_in_dim(ring, new, t % ring.shape[0], 0)
+            return jax.lax.dynamic_update_index_in_dim(ring, new, t % self.length, 0)
 
-        return Window(jax.tree.map(write, self.slots, slot))
+        filled = jnp.minimum(self.filled + 1, self.length)
+        return Window(jax.tree.map(write, self.slots, slot), filled)
+
+    def lengthened(self, t: Int[Array, ""], length: int, slot: Slot) -> "Window":
+        """The same steps in a ring of `length`, after `t` steps; `slot` fills the rest."""
+        times = t - 1 - jnp.arange(self.length)
+
+        def spread(old, filler):
+            ring = jnp.broadcast_to(filler, (length, *filler.shape))
+            return ring.at[times % length].set(old[times % self.length])
+
+        return Window(jax.tree.map(spread, self.slots, slot), self.filled)
 
 
 class Adjoint(eqx.Module):
@@ -57,8 +76,12 @@ class Adjoint(eqx.Module):
     beyond: Float[Array, ""]
 
 
-def sweep(window: Window, t: Int[Array, ""]) -> Adjoint:
-    """Push the newest step's mass back through the window, one matrix product per lag."""
+def sweep(window: Window, t: Int[Array, ""], reuse: bool = False) -> Adjoint:
+    """Push the newest step's mass back through the window, one matrix product per lag.
+
+    With `reuse` the mass of the step before is not taken off: the increments of all steps in the
+    window are summed, and averaged over them (docs/theory/windowed.md, W14).
+    """
     x = window.slots.x
     length, num, _ = x.shape
     uniform = jnp.full(num, 1.0 / num, x.dtype)
@@ -67,17 +90,21 @@ def sweep(window: Window, t: Int[Array, ""]) -> Adjoint:
         at = (t - lag) % length
         slot = jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, at, 0, False), window.slots)
         deviation = slot.x - jnp.mean(slot.x, 0, keepdims=True)
-        alive = (lag <= t).astype(d.dtype)
-        linked = (lag < t).astype(d.dtype)
+        alive = (lag < window.filled).astype(d.dtype)
+        linked = alive * (lag < t)
         pushed = linked * slot.weights.push(
             d[:, None] * jnp.concatenate([jnp.ones_like(d)[:, None], deviation], 1)
         )
-        new = pushed[:, 0] - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
+        new = pushed[:, 0]
+        if not reuse:
+            new = new - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
         return new, (alive * d, pushed[:, 0], pushed[:, 1:])
 
-    last, (row, column, cross) = jax.lax.scan(back, uniform, jnp.arange(length))
+    newest = uniform / jnp.maximum(window.filled, 1) if reuse else uniform
+    last, (row, column, cross) = jax.lax.scan(back, newest, jnp.arange(length))
     mass, order = jnp.sum(jnp.abs(row), 1), (t - jnp.arange(length)) % length
-    return Adjoint(row[order], column[order], cross[order], mass, jnp.sum(jnp.abs(last)))
+    beyond = jnp.sum(jnp.abs(last - newest if reuse else last))
+    return Adjoint(row[order], column[order], cross[order], mass, beyond)
 
 
 def windowed_gradients(
@@ -91,10 +118,11 @@ def windowed_gradients(
     pull: Any,
     t: Int[Array, ""],
     entropy: str,
+    reuse: bool,
 ) -> tuple[Gradients, Adjoint]:
     """Both gradient increments; `model` and `family` come as (trained, rest) partitions."""
-    length = window.slots.x.shape[0]
-    adjoint = sweep(window, t)
+    length = window.length
+    adjoint = sweep(window, t, reuse)
     order = length - 1 - (t - jnp.arange(length)) % length
     recent = jax.tree.map(lambda v: v[-length:][order], (history.y, history.inputs))
     time = t - length + 1 + order
@@ -108,6 +136,10 @@ def windowed_gradients(
             ringed = jax.tree.map(lambda v: v[order], before_carry)
             linked = adjoint.row * (time > 0)[:, None]
             back = backward_score(q, fixed, ringed, window.slots, linked, recent[1], entropy)
+            if reuse:
+                return back + reused_terminal(
+                    q, (before_carry, now_carry), window, value, t, entropy
+                )
             return back + terminal_score(q, now_carry, before, value, t, entropy)
 
         phi, before_bar, now_bar = jax.grad(variational, (0, 1, 2))(phi, *chains)
@@ -144,6 +176,15 @@ def backward_score(
     return jnp.sum(jax.vmap(slot_sum)(carry, slots, d, inputs))
 
 
+def _terminal(
+    family: AbstractFamily, carry: PyTree, ends: Cloud | Slot, entropy: str
+) -> Float[Array, ""]:
+    """<eta, k> + Entropy(eta)."""
+    q, eta = family.distribution, family.marginal(carry)
+    linear = tree.vdot(q.relative(eta, ends.origin), ends.terminal)
+    return linear if entropy == "sampled" else linear + q.entropy(eta)
+
+
 def terminal_score(
     family: AbstractFamily,
     carries: PyTree,
@@ -153,14 +194,27 @@ def terminal_score(
     entropy: str,
 ) -> Float[Array, ""]:
     """<eta_t, k_t> + Entropy(eta_t), minus the same at t - 1."""
-    q = family.distribution
+    last, previous = (jax.tree.map(lambda v, i=i: v[i], carries) for i in (-1, -2))
+    now = _terminal(family, last, value.cloud, entropy)
+    return now - jnp.where(t > 0, _terminal(family, previous, before, entropy), 0.0)
 
-    def score(row, cloud):
-        eta = family.marginal(jax.tree.map(lambda v: v[row], carries))
-        linear = tree.vdot(q.relative(eta, cloud.origin), cloud.terminal)
-        return linear if entropy == "sampled" else linear + q.entropy(eta)
 
-    return score(-1, value.cloud) - jnp.where(t > 0, score(-2, before), 0.0)
+def reused_terminal(
+    family: AbstractFamily,
+    chains: tuple[PyTree, PyTree],
+    window: Window,
+    value: Value,
+    t: Int[Array, ""],
+    entropy: str,
+) -> Float[Array, ""]:
+    """The same, minus what it was just before the window, averaged over the window's steps."""
+    before, now = chains
+    number = window.filled
+    edge = jax.tree.map(lambda v: v[window.length - number], before)
+    oldest = jax.tree.map(lambda v: v[(t - number + 1) % window.length], window.slots)
+    first = _terminal(family, edge, oldest, entropy)
+    last = _terminal(family, jax.tree.map(lambda v: v[-1], now), value.cloud, entropy)
+    return (last - jnp.where(t - number >= 0, first, 0.0)) / jnp.maximum(number, 1)
 
 
 def model_score(

@@ -1,0 +1,83 @@
+"""What went wrong with a source, in one sentence; what was tolerated, by kind."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+class DataError(ValueError):
+    """A source that cannot be read: one sentence with file, line, column, found and expected."""
+
+
+def place(name: str, line: int | None = None, column: str | None = None) -> str:
+    """Where: the file, the line and the column, as far as they are known."""
+    where = name if line is None else f"{name}, line {line}"
+    return where if column is None else f"{where}, column {column!r}"
+
+
+def unknown(what: str, got: str, known: Iterable[str]) -> str:
+    """A sentence about a name that is not there, with the nearest one that is."""
+    names = list(known)
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(got.casefold(), folded, 1, 0.5)
+    hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
+    shown = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
+    return f"{what}: got {got!r}, expected one of {shown}{hint}"
+
+
+_WORDS = {
+    "ragged": ("row with too few or too many cells", "rows with too few or too many cells"),
+    "unreadable": ("unreadable row", "unreadable rows"),
+    "text": ("cell without a number in a number column", "cells without a number"),
+    "no_time": ("row without a readable time", "rows without a readable time"),
+    "repeated": ("repeated time", "repeated times"),
+    "backward": ("time before its predecessor", "times before their predecessor"),
+}
+
+
+@dataclass
+class Counts:
+    """What a stream met: `rows` read, and all that was not plain.
+
+    `bad[kind]` counts ragged, unreadable, text, no_time, repeated and backward; `first[kind]` keeps
+    the sentence about the first of each kind.
+    """
+
+    rows: int = 0
+    """Rows of the source, without blank ones and headers."""
+    blank: int = 0
+    """Rows with nothing in them, passed over."""
+    headers: int = 0
+    """Repetitions of the header line, passed over."""
+    skipped: int = 0
+    """Bad rows left out."""
+    filled: int = 0
+    """All-missing rows put into gaps of time."""
+    held: int = 0
+    """Missing inputs replaced by their last value."""
+    bad: dict[str, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+    def note(self, kind: str, sentence: str) -> None:
+        """Count one bad thing."""
+        self.bad[kind] = self.bad.get(kind, 0) + 1
+        self.first.setdefault(kind, sentence)
+
+    def describe(self) -> list[str]:
+        """Sentences for people; none if all was plain."""
+        lines = []
+        for kind, number in self.bad.items():
+            word = _WORDS[kind][number > 1]
+            lines.append(f"{number} {word}; the first: {self.first[kind]}.")
+        if self.skipped:
+            lines.append(f"{self.skipped} of {self.rows} rows were left out.")
+        if self.filled:
+            lines.append(f"{self.filled} missing rows were put into gaps of time.")
+        if self.held:
+            lines.append(f"{self.held} missing inputs were replaced by their last value.")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return asdict(self)

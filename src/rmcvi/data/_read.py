@@ -1,0 +1,181 @@
+"""Streams from files, directories and pipes: nothing to configure, everything can be."""
+
+import sys
+import time as _time
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rmcvi._core.checks import check_int, check_option
+from rmcvi.data._clock import FILL_LIMIT, GAPS, Clock
+from rmcvi.data._errors import Counts, DataError
+from rmcvi.data._observation import Observation, Source
+from rmcvi.data._origin import FileOrigin, Pace, PipeOrigin
+from rmcvi.data._records import Record
+from rmcvi.data._rows import Row, RowParser
+from rmcvi.data._schema import Schema
+from rmcvi.data._sniff import Codes, Wishes
+
+BAD_ROWS = ("error", "skip", "missing")
+
+
+class Stream:
+    """An iterable of observations with its `schema` and the `counts` of what it met.
+
+    A file can be iterated again, from the same start; a pipe only once.
+    """
+
+    def __init__(
+        self,
+        origin: FileOrigin | PipeOrigin,
+        schema: Schema,
+        on_bad_row: str,
+        gaps: str,
+        fill_limit: int,
+        after: Source | None,
+    ):
+        self.schema, self.counts = schema, Counts()
+        self.on_bad_row, self.fill_limit = on_bad_row, fill_limit
+        self.gaps = ("rows" if schema.regular else "dt") if gaps == "auto" else gaps
+        self._origin, self._after = origin, after
+
+    def __iter__(self) -> Iterator[Observation]:
+        after, schema = self._after, self.schema
+        start = after.clock if after else None
+        clock = Clock(schema.step, self.gaps, self.fill_limit, start)
+        held = np.zeros(len(schema.inputs))
+        if after and after.held:
+            held = np.array(after.held, float)
+        parser = RowParser(schema)
+        for name, record in self._origin.records(schema, after):
+            row = self._admit(parser, name, record, clock)
+            if row is None:
+                continue
+            while row.time is not None and clock.absent(row.time):
+                self.counts.filled += 1
+                yield self._filling(name, record, clock, held)
+            dt = clock.tick(row.time)
+            absent = np.isnan(row.u)
+            self.counts.held += int(absent.sum())
+            held = np.where(absent, held, row.u)
+            source = Source(name, record.last, record.end, clock.last, tuple(held.tolist()))
+            yield Observation(row.y, held, dt, row.time, row.time_text, source)
+
+    def describe(self) -> list[str]:
+        """What was assumed, in sentences."""
+        return [*self.schema.describe(), *self._describe_gaps()]
+
+    def _describe_gaps(self) -> list[str]:
+        if self.schema.step is None:
+            return []
+        if self.gaps == "rows":
+            long = f"longer ones than {self.fill_limit} are one long step"
+            return [f"Gaps in time are filled by missing rows; {long}."]
+        if self.gaps == "dt":
+            return ["Steps have the length dt that their times say."]
+        return ["Gaps in time are ignored."]
+
+    def _admit(self, parser: RowParser, name: str, record: Record, clock: Clock) -> Row | None:
+        """The row of a record if it is to be passed on."""
+        if parser.is_blank(record):
+            self.counts.blank += 1
+            return None
+        if parser.is_header(record):
+            self.counts.headers += 1
+            return None
+        self.counts.rows += 1
+        row = parser.parse(name, record, clock)
+        for kind, sentence in row.faults:
+            if self.on_bad_row == "error":
+                raise DataError(sentence)
+            self.counts.note(kind, sentence)
+        if row.faults and self.on_bad_row == "skip":
+            self.counts.skipped += 1
+            return None
+        return row
+
+    def _filling(self, name: str, record: Record, clock: Clock, held: np.ndarray) -> Observation:
+        """A missing row; going on after it reads `record` again."""
+        moment = clock.fill()
+        y = np.full(len(self.schema.columns), np.nan)
+        source = Source(name, record.first - 1, record.start, moment, tuple(held.tolist()))
+        return Observation(y, held, 1.0, moment, None, source, filled=True)
+
+
+def read(
+    source: str | PathLike[str] | IO[Any],
+    schema: Schema | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    inputs: Sequence[str] = (),
+    time: str | Sequence[str] | None = None,
+    delimiter: str | None = None,
+    sentinels: Codes | None = None,
+    on_bad_row: str = "error",
+    gaps: str = "auto",
+    fill_limit: int = FILL_LIMIT,
+    after: Source | None = None,
+    follow: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    sleep: Callable[[float], None] = _time.sleep,
+    poll: float = 0.5,
+    patience: float = 2.0,
+) -> Stream:
+    """A stream of observations; its first rows (200 at most) say what is not said here.
+
+    Args:
+        source: a file (CSV, TSV, semicolons, JSON lines, Parquet, gzip of text), a directory of
+            parts, '-' for standard input, or a file object.
+        schema: as found before; nothing is then looked for.
+        columns: observed columns; all numeric ones otherwise.
+        inputs: input columns. A missing input keeps its last value (0 before the first).
+        time: the time column, or date and clock; () for none.
+        delimiter: of the cells.
+        sentinels: numbers and words for missing values, for all columns or by column.
+        on_bad_row: 'error', 'skip' the row, or take what is bad as 'missing'.
+        gaps: 'rows', 'dt' or 'ignore' (`Clock`); 'auto' is 'rows' if times are regular, else 'dt'.
+        fill_limit: longest gap that is filled by rows.
+        after: `source` of the last observation consumed: go on right after it.
+        follow: wait for more at the end of a file, until `stop()`.
+        stop: asked before each line of a followed file.
+        sleep: how to wait, `poll` seconds at a time.
+        poll: see `sleep`.
+        patience: seconds of silence after which a pipe's first rows are enough.
+
+    Raises:
+        DataError: one sentence; also while iterating.
+    """
+    check_option("on_bad_row", on_bad_row, BAD_ROWS)
+    check_option("gaps", gaps, GAPS)
+    check_int("fill_limit", fill_limit, 0)
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
+        raise DataError(f"delimiter: got {delimiter!r}, expected one character")
+    pace = Pace(stop, sleep, poll, patience)
+    origin = _open(source, follow, pace)
+    if schema is None:
+        times = (time,) if isinstance(time, str) else None if time is None else tuple(time)
+        chosen = None if columns is None else tuple(columns)
+        schema = origin.sniff(Wishes(chosen, tuple(inputs), times, delimiter, sentinels))
+    return Stream(origin, schema, on_bad_row, gaps, fill_limit, after)
+
+
+def sniff(source: str | PathLike[str] | IO[Any], **options: Any) -> Schema:
+    """The schema of a source, from its first rows; options as in `read`."""
+    return read(source, **options).schema
+
+
+def _open(source: Any, follow: bool, pace: Pace) -> FileOrigin | PipeOrigin:
+    if source == "-":
+        return PipeOrigin(sys.stdin, "standard input", pace)
+    if hasattr(source, "read"):
+        name = getattr(source, "name", None)
+        return PipeOrigin(source, name if isinstance(name, str) else "stream", pace)
+    try:
+        path = Path(source)
+    except TypeError:
+        got = type(source).__name__
+        raise DataError(f"source: got {got}, expected a path, '-' or a file object") from None
+    return FileOrigin(path, follow, pace)

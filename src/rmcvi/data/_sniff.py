@@ -1,0 +1,166 @@
+"""From the first rows of a source to its schema."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rmcvi.data._cells import MISSING, is_number, show
+from rmcvi.data._clock import usual_step
+from rmcvi.data._delimited import (
+    find_decimal,
+    find_delimiter,
+    has_header,
+    split_lines,
+    unique_names,
+)
+from rmcvi.data._errors import DataError, place, unknown
+from rmcvi.data._schema import Schema
+from rmcvi.data._sentinels import table_sentinels
+from rmcvi.data._time_column import (
+    Table,
+    find_time,
+    given_time,
+    mostly,
+    present,
+    read_numbers,
+    read_times,
+)
+
+SAMPLE = 200
+"""Rows that are looked at."""
+Codes = Sequence[float | int | str] | Mapping[str, Sequence[float | int | str]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user said; None = find out."""
+
+    columns: tuple[str, ...] | None = None
+    inputs: tuple[str, ...] = ()
+    time: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    sentinels: Codes | None = None
+
+
+def sniff_lines(lines: Sequence[str], wishes: Wishes, source: str, encoding: str) -> Schema:
+    """The schema of delimited text from its first lines, header included."""
+    delimiter = wishes.delimiter or find_delimiter(lines)
+    rows = split_lines(lines, delimiter)
+    if not rows:
+        raise DataError(f"{source}: got no row of cells, expected a table with numbers")
+    decimal = find_decimal(rows, delimiter)
+    header = has_header(rows, decimal)
+    width = max(map(len, rows))
+    blank = [""] * width
+    names = unique_names(rows[0] if header else blank)
+    schema = Schema(
+        kind="delimited",
+        names=names,
+        columns=(),
+        delimiter=delimiter,
+        decimal=decimal,
+        header=header,
+        encoding=encoding,
+    )
+    nameless = {n for n, cell in zip(names, rows[0], strict=False) if header and not cell.strip()}
+    return sniff_table(schema, rows[1:] if header else rows, wishes, source, nameless)
+
+
+def sniff_table(
+    schema: Schema,
+    rows: Sequence[Sequence[object]],
+    wishes: Wishes,
+    source: str,
+    nameless: set[str] | None = None,
+) -> Schema:
+    """Complete a schema by the roles of its columns, from the first rows."""
+    table = {
+        name: [row[i] if i < len(row) else None for row in rows]
+        for i, name in enumerate(schema.names)
+    }
+    for what, asked in (("columns", wishes.columns), ("inputs", wishes.inputs)):
+        _check_known(f"{source}, {what}", asked or (), table)
+    _check_known(f"{source}, time", wishes.time or (), table)
+    if wishes.time is None:
+        free = {
+            n: c for n, c in table.items() if n not in {*wishes.inputs, *(wishes.columns or ())}
+        }
+        time, form, notes = find_time(free, schema.decimal)
+    else:
+        time, form, notes = given_time(table, wishes.time, schema.decimal, source)
+    columns, left_out = _columns(table, schema.decimal, wishes, time, nameless or set(), source)
+    step, regular = None, False
+    if time:
+        step, regular = usual_step(read_times(table, time, form, schema.decimal))
+    used = {n: read_numbers(table[n], schema.decimal) for n in (*columns, *wishes.inputs)}
+    missing, sentinels = _sentinels(wishes.sentinels, used, source)
+    return replace(
+        schema,
+        columns=columns,
+        inputs=wishes.inputs,
+        time=time,
+        time_format=form,
+        step=step,
+        regular=regular,
+        missing=missing,
+        sentinels=sentinels,
+        notes=(*schema.notes, *notes, *left_out),
+    )
+
+
+def _check_known(what: str, asked: Sequence[str], table: Table) -> None:
+    for name in asked:
+        if name not in table:
+            raise DataError(unknown(what, name, table))
+
+
+def _columns(
+    table: Table,
+    decimal: str,
+    wishes: Wishes,
+    time: tuple[str, ...],
+    nameless: set[str],
+    source: str,
+) -> tuple[tuple[str, ...], list[str]]:
+    """Observed columns, and sentences about those left out."""
+    for name in (*(wishes.columns or ()), *wishes.inputs):
+        cells = present(table[name])
+        if cells and not mostly([is_number(cell, decimal) for cell in cells]):
+            text = next(cell for cell in cells if not is_number(cell, decimal))
+            where = place(source, column=name)
+            raise DataError(f"{where}: got {show(text)}, expected a column of numbers")
+    if wishes.columns is not None:
+        return wishes.columns, []
+    found, text, empty = [], [], []
+    for name, column in table.items():
+        cells = present(column)
+        if name in time or name in wishes.inputs or (name in nameless and not cells):
+            continue
+        kind = found if mostly([is_number(c, decimal) for c in cells]) else text if cells else empty
+        kind.append(name)
+    if not found:
+        shown = ", ".join(map(repr, [*text, *empty, *time][:12])) or "no columns at all"
+        raise DataError(f"{source}: got no column of numbers to observe, only {shown}")
+    notes = [f"Left out, for it holds text: {', '.join(text)}."] if text else []
+    if empty:
+        notes.append(f"Left out, for its first rows are empty: {', '.join(empty)}.")
+    return tuple(found), notes
+
+
+def _sentinels(
+    said: Codes | None, used: Mapping[str, np.ndarray], source: str
+) -> tuple[tuple[str, ...], dict[str, tuple[float, ...]]]:
+    """Words and numbers that mean missing."""
+    if said is None:
+        return MISSING, table_sentinels(used)
+    by_column = said if isinstance(said, Mapping) else dict.fromkeys(used, said)
+    _check_known(f"{source}, sentinels", tuple(by_column), {name: () for name in used})
+    words, numbers = list(MISSING), {}
+    for name, codes in by_column.items():
+        for code in codes:
+            if is_number(code):
+                numbers.setdefault(name, []).append(float(code))
+            elif isinstance(code, str) and code.strip().casefold() not in words:
+                words.append(code.strip().casefold())
+    return tuple(words), {name: tuple(codes) for name, codes in numbers.items()}

@@ -1,0 +1,142 @@
+"""Which column tells the time, and in which format."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rmcvi.data._cells import is_missing, to_number
+from rmcvi.data._errors import DataError, place
+from rmcvi.data._observation import Vector
+from rmcvi.data._times import (
+    CALENDAR,
+    counts_from_1970,
+    is_clock,
+    is_date,
+    parse_time,
+)
+
+Table = Mapping[str, Sequence[object]]
+SHARE = 0.8
+"""Share of a column's cells that must be of a kind; the others are bad rows."""
+_NAMES = frozenset(
+    ("t", "time", "times", "timestamp", "time_stamp", "ts", "epoch", "unix", "unixtime")
+    + ("unix_time", "date", "datetime", "date_time", "index", "idx", "step", "row", "sample", "seq")
+)
+
+
+def mostly(flags: Sequence[bool]) -> bool:
+    """Whether there are any and nearly all are true."""
+    return bool(flags) and sum(flags) >= SHARE * len(flags)
+
+
+def present(cells: Sequence[object]) -> list[object]:
+    """The cells that hold something."""
+    return [cell for cell in cells if not is_missing(cell)]
+
+
+def read_numbers(cells: Sequence[object], decimal: str) -> Vector:
+    """The numbers of a column; NaN for whatever is none."""
+    values = np.full(len(cells), np.nan)
+    for i, cell in enumerate(cells):
+        try:
+            values[i] = to_number(cell, decimal)
+        except ValueError:
+            continue
+    return values
+
+
+def read_times(table: Table, columns: Sequence[str], form: str, decimal: str) -> Vector:
+    """The readable times of the first rows."""
+    times = []
+    for cells in zip(*(table[c] for c in columns), strict=True):
+        try:
+            times.append(parse_time(cells, form, decimal))
+        except ValueError:
+            continue
+    return np.array(times, float)
+
+
+def find_time(table: Table, decimal: str) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """Time columns (none, one or two), their format and notes."""
+    for name in table:
+        form, notes = date_format(table, name)
+        if form is not None:
+            clock = _clock_column(table, name, form)
+            return (name, *clock), form, notes
+    for i, name in enumerate(table):
+        form = _number_format(table, name, decimal, first=i == 0)
+        if form is not None:
+            return (name,), form, ()
+    return (), "number", ()
+
+
+def given_time(
+    table: Table, columns: tuple[str, ...], decimal: str, source: str
+) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """The format of the time columns that the user named."""
+    if not columns:
+        return (), "number", ()
+    form, notes = date_format(table, columns[0])
+    if form is not None:
+        return columns, form, notes
+    values = read_numbers(table[columns[0]], decimal)
+    if not mostly((~np.isnan(values)).tolist()) or len(columns) > 1:
+        message = f"{place(source, column=columns[0])}: got no date or number, expected times"
+        raise DataError(message)
+    return columns, _unit(values), ()
+
+
+def date_format(table: Table, name: str) -> tuple[str | None, tuple[str, ...]]:
+    """The format of a column of dates, None if it is not one."""
+    cells = present(table[name])
+    fitting = [form for form in CALENDAR if mostly([is_date(cell, form) for cell in cells])]
+    if not fitting:
+        return None, ()
+    if {"day-month-year", "month-day-year"} <= set(fitting):
+        return _day_or_month(table, name)
+    return fitting[0], ()
+
+
+def _day_or_month(table: Table, name: str) -> tuple[str, tuple[str, ...]]:
+    forms = ("day-month-year", "month-day-year")
+    cells = present(table[name])
+    readable = [sum(is_date(cell, form) for cell in cells) for form in forms]
+    backward = [-int((np.diff(read_times(table, [name], form, ".")) < 0.0).sum()) for form in forms]
+    best = max((0, 1), key=lambda i: (readable[i], backward[i]))
+    doubt = readable[0] == readable[1] and backward[0] == backward[1]
+    note = f"Dates in {name!r} fit day/month and month/day: day/month was taken."
+    return forms[best], (note,) if doubt else ()
+
+
+def _clock_column(table: Table, date: str, form: str) -> tuple[str, ...]:
+    times = read_times(table, [date], form, ".")
+    if np.any(times % 86400.0 != 0.0):
+        return ()
+    names = list(table)
+    nearest = sorted(names, key=lambda name: abs(names.index(name) - names.index(date) - 0.5))
+    for name in nearest:
+        if name != date and mostly([is_clock(cell) for cell in present(table[name])]):
+            return (name,)
+    return ()
+
+
+def _unit(values: Vector) -> str:
+    known = values[~np.isnan(values)]
+    return counts_from_1970(float(known.min()), float(known.max())) or "number"
+
+
+def _number_format(table: Table, name: str, decimal: str, first: bool) -> str | None:
+    values = read_numbers(present(table[name]), decimal)
+    values = values[~np.isnan(values)]
+    if not len(values) or len(values) < SHARE * len(present(table[name])):
+        return None
+    forward = np.diff(values) > 0.0
+    if len(values) > 1 and not mostly(forward.tolist()):
+        return None
+    if name.strip().casefold() in _NAMES:
+        return _unit(values)
+    if not first or len(values) < 3 or np.any(values % 1.0 != 0.0):
+        return None
+    unit = _unit(values)
+    counter = name == "column 1" and len(set(np.diff(values)[forward].tolist())) == 1
+    return unit if unit != "number" or counter else None

@@ -3,6 +3,12 @@
 A stream is an iterable of `Observation`; NaN in `y` means not observed.
 """
 
+from rmcvi.data._air_quality import AirQuality as AirQuality
+from rmcvi.data._air_quality import air_quality as air_quality
+from rmcvi.data._calendar import calendar as calendar
+from rmcvi.data._calendar import calendar_names as calendar_names
+from rmcvi.data._diagnosis import Diagnosis as Diagnosis
+from rmcvi.data._doctor import doctor as doctor
 from rmcvi.data._errors import Counts as Counts
 from rmcvi.data._errors import DataError as DataError
 from rmcvi.data._observation import Observation as Observation
@@ -12,3 +18,5 @@ from rmcvi.data._read import Stream as Stream
 from rmcvi.data._read import read as read
 from rmcvi.data._read import sniff as sniff
 from rmcvi.data._schema import Schema as Schema
+from rmcvi.data._standardise import Scaling as Scaling
+from rmcvi.data._standardise import Standardiser as Standardiser

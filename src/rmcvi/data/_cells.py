@@ -4,7 +4,20 @@ import math
 import re
 from collections.abc import Collection
 
-MISSING = ("", "-", "--", "?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing")
+MISSING: tuple[str, ...] = (
+    "",
+    "-",
+    "--",
+    "?",
+    "na",
+    "n/a",
+    "#n/a",
+    "nan",
+    "null",
+    "none",
+    "nil",
+    "missing",
+)
 """Words for a missing value, whatever their case."""
 
 _COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*")

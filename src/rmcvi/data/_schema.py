@@ -59,7 +59,9 @@ class Schema:
         """The inverse of `to_json`."""
         known = {f.name for f in fields(cls)}
         try:
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
+            values: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()
+            }
             codes = {k: tuple(map(float, v)) for k, v in plain.get("sentinels", {}).items()}
             step = plain.get("step")
             values |= {"sentinels": codes, "step": None if step is None else float(step)}

@@ -38,7 +38,7 @@ class Scaling:
     """Values that the mean averages, at most the memory."""
     floor: Vector
     """Smallest scale."""
-    early: Any
+    early: np.ndarray
     """The values of the warm-up, (warmup, dy), NaN where there is none yet."""
     frozen: bool = False
 
@@ -75,8 +75,7 @@ class Scaling:
     def to_json(self) -> dict[str, Any]:
         """Plain lists, None for NaN; floats survive to the bit."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "frozen"}
-        plain = {k: np.where(np.isnan(v), None, v).tolist() for k, v in arrays.items()}
-        return {**plain, "frozen": self.frozen}
+        return {**{k: _plain(v.tolist()) for k, v in arrays.items()}, "frozen": self.frozen}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> "Scaling":
@@ -165,6 +164,12 @@ class Standardiser:
             expected = ("T, " if rank == 2 else "") + str(len(scaling.mean))
             raise DataError(f"y: got an array of shape {values.shape}, expected ({expected})")
         return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return None if math.isnan(value) else value
 
 
 def _consistency(clip: float) -> float:

@@ -18,10 +18,20 @@ from rmcvi.data._times import (
 Table = Mapping[str, Sequence[object]]
 SHARE = 0.8
 """Share of a column's cells that must be of a kind; the others are bad rows."""
-_NAMES = frozenset(
-    ("t", "time", "times", "timestamp", "time_stamp", "ts", "epoch", "unix", "unixtime")
-    + ("unix_time", "date", "datetime", "date_time", "index", "idx", "step", "row", "sample", "seq")
+_CLOCKS = ("t", "time", "times", "timestamp", "time_stamp", "ts", "date", "datetime", "date_time")
+_COUNTERS = (
+    "epoch",
+    "unix",
+    "unixtime",
+    "unix_time",
+    "index",
+    "idx",
+    "step",
+    "row",
+    "sample",
+    "seq",
 )
+_NAMES = frozenset({*_CLOCKS, *_COUNTERS})
 
 
 def mostly(flags: Sequence[bool]) -> bool:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import rmcvi
 from rmcvi import models
@@ -48,6 +49,47 @@ def test_windowed_is_forward_for_every_option(settings: dict) -> None:
     _, windowed, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
     np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
+
+
+def test_reuse_sums_the_increments_of_the_window() -> None:
+    """(W14): with a window that covers the stream, t + 1 times its gradient is grad L_t."""
+    model = linear_model()
+    family, ys = family_zoo(model)["innovation"], stream(model, T)
+    settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3)
+    _, increments, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
+    _, reused, _ = run(rmcvi.RMCVI(**settings, reuse=True), model, family, ys)
+    total = np.cumsum(np.asarray(increments), 0) / np.arange(1, T + 1)[:, None]
+    np.testing.assert_allclose(reused, total, rtol=1e-9, atol=1e-9)
+    _, short, infos = run(rmcvi.RMCVI(**settings | {"window": 3}, reuse=True), model, family, ys)
+    np.testing.assert_allclose(short[:3], total[:3], rtol=1e-9, atol=1e-9)
+    assert not np.allclose(short[4], total[4], rtol=1e-2)
+    assert float(infos.mass_beyond[-1]) > 0.0
+
+
+def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
+    """Values agree at once; gradients once the new window is full."""
+    model, short, long = linear_model(), 3, 5
+    family, ys = family_zoo(model)["innovation"], stream(model, 10)
+    reference = rmcvi.RMCVI(4, window=long, bptt=2)
+    _, exact, told = run(reference, model, family, ys)
+    recursion = rmcvi.RMCVI(4, window=short, bptt=2)
+    first, before, _ = run(recursion, model, family, ys[:4])
+    recursion, state = recursion.lengthen(first, long)
+    grads, infos = [], []
+    for t in range(4, 10):
+        key = jax.random.fold_in(jax.random.key(0), t)
+        state, gradient, info = eqx.filter_jit(recursion.step)(
+            state, model, family, ys[t], rmcvi.Inputs.of(), key
+        )
+        grads.append(ravel_pytree(eqx.filter(gradient, eqx.is_array))[0])
+        infos.append(info)
+    np.testing.assert_allclose([i.elbo for i in infos], told.elbo[4:], rtol=1e-12)
+    np.testing.assert_allclose(grads[-1], exact[-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(infos[-1].mass_beyond, told.mass_beyond[-1], rtol=1e-9)
+    np.testing.assert_allclose(before[:3], exact[:3], rtol=1e-9, atol=1e-12)
+    assert all(np.all(np.isfinite(g)) for g in grads)
+    with pytest.raises(ValueError, match="window: got 2"):
+        recursion.lengthen(state, 2)
 
 
 def test_pairs_and_moments_give_the_same_model_gradient() -> None:

@@ -218,9 +218,9 @@ class OnlineEstimator(AbstractLearner):
         new, info, sound = self._learn(state, used, inputs, k_learn)
         score = jnp.asarray(jnp.nan) if prediction is None else prediction.log_score
         alarms, health, drift, change = jnp.zeros((), int), state.health, state.drift, None
-        if self.health is not None:
+        if self.health is not None and health is not None:
             health, alarms = self.health.step(health, finite, score, info.ess, info.mass_beyond)
-        if self.drift is not None:
+        if self.drift is not None and drift is not None:
             drift, drifted, change = self.drift.step(drift, score)
             alarms = alarms + jnp.where(drifted, int(Alarm.DRIFT), 0)
         if sensor_score is not None:
@@ -260,7 +260,7 @@ class OnlineEstimator(AbstractLearner):
     def _watch_sensors(
         self, state: LearnerState, y: Float[Array, "dy"], prediction: Prediction | None
     ) -> tuple[PyTree, Float[Array, "dy"] | None, Bool[Array, "dy"]]:
-        if self.sensors is None or prediction is None:
+        if self.sensors is None or state.sensors is None or prediction is None:
             return state.sensors, None, jnp.zeros(y.shape, bool)
         spread = 0.5 * (prediction.high - prediction.low)
         sensors, score, failed = self.sensors.step(state.sensors, y, prediction.p_value, spread)

@@ -40,7 +40,11 @@ def predict(
 
 
 def p_value(draws: Float[Array, "n dy"], y: Float[Array, "dy"]) -> Float[Array, "dy"]:
-    """Two-sided; beyond the outermost draw the tail is exponential, fitted to the outer tenth."""
+    """Two-sided; beyond the outermost draw by a tail fitted to the outer tenth.
+
+    Its form is Pareto's with finite mean and infinite variance: cautious, so that a single outlier
+    of a heavy-tailed sensor is not called a failure.
+    """
     num = draws.shape[0]
     ordered, tail = jnp.sort(draws, 0), max(num // 10, 1)
 
@@ -48,7 +52,7 @@ def p_value(draws: Float[Array, "n dy"], y: Float[Array, "dy"]) -> Float[Array, 
         share = (jnp.sum(ordered > y[None], 0) + 0.5) / (num + 1.0)
         foot = ordered[num - 1 - tail]
         excess = jnp.mean(ordered[num - tail :], 0) - foot
-        further = (tail + 0.5) / (num + 1.0) * jnp.exp(-(y - foot) / excess)
+        further = (tail + 0.5) / (num + 1.0) / (1.0 + (y - foot) / excess) ** 2
         return jnp.where(y > ordered[-1], jnp.minimum(further, share), share)
 
     return 2.0 * jnp.minimum(above(ordered, y), above(-ordered[::-1], -y))

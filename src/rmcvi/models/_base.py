@@ -30,6 +30,11 @@ class AbstractModel(eqx.Module):
         """A value that y can take: densities see it, with weight zero, where y is missing."""
         return 0.0
 
+    def parameters(self) -> dict[str, Array]:
+        """Parameters by name, in the units of the constructor where the model says how."""
+        leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(self, eqx.is_inexact_array))[0]
+        return {jax.tree_util.keystr(path).lstrip("."): leaf for path, leaf in leaves}
+
     @abc.abstractmethod
     def initial_log_prob(self, x: Float[Array, "dx"]) -> Float[Array, ""]:
         """`log chi(x_0)`."""

@@ -53,6 +53,16 @@ class ChaoticRNN(AbstractGaussianModel):
         self.euler_step = check_real("euler_step", euler_step, 0.0)
         self.dof = check_real("dof", dof, 0.0)
 
+    def parameters(self):
+        """Rho, gamma, W and both noise scales."""
+        return {
+            "rho": jnp.exp(self.log_rho),
+            "gamma": jnp.exp(self.log_gamma),
+            "weights": self.weights,
+            "noise": positive(self.raw_noise),
+            "obs_scale": positive(self.raw_obs_scale),
+        }
+
     def initial_log_prob(self, x):
         """`log N(x; 0, Q)`."""
         return jnp.sum(normal_log_prob(x, jnp.zeros_like(x), positive(self.raw_noise)))

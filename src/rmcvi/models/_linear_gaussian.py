@@ -92,6 +92,19 @@ class LinearGaussian(AbstractGaussianModel):
         """Length of `inputs.u`."""
         return self.state_input.shape[1]
 
+    def parameters(self):
+        """The constructor's arguments."""
+        return {
+            "transition": self.transition,
+            "emission": self.emission,
+            "transition_noise": _scale(self.raw_transition_noise),
+            "emission_noise": _scale(self.raw_emission_noise),
+            "initial_mean": self.initial_mean,
+            "initial_noise": self.initial_scale(),
+            "state_input": self.state_input,
+            "obs_input": self.obs_input,
+        }
+
     def initial_log_prob(self, x):
         """`log N(x; initial mean, diagonal)`."""
         return jnp.sum(normal_log_prob(x, self.initial_mean, self.initial_scale()))

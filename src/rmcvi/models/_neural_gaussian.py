@@ -52,6 +52,13 @@ class NeuralGaussian(AbstractGaussianModel):
         """Length of `inputs.u`."""
         return self.inputs
 
+    def parameters(self):
+        """Both noise scales, and the networks' arrays by their path."""
+        networks = super().parameters()
+        networks = {k: v for k, v in networks.items() if not k.startswith("raw_")}
+        scales = {"noise": positive(self.raw_noise), "obs_noise": positive(self.raw_obs_noise)}
+        return scales | networks
+
     def initial_log_prob(self, x):
         """`log N(x; 0, I)`."""
         return jnp.sum(normal_log_prob(x, jnp.zeros_like(x), jnp.ones_like(x)))

@@ -30,6 +30,14 @@ class StochasticVolatility(AbstractGaussianModel):
         self.raw_persistence = jnp.full(dim, raw, float)
         self.raw_noise = unconstrained(jnp.full(dim, check_real("noise", noise, 0.0)))
 
+    def parameters(self):
+        """Level, persistence and noise."""
+        return {
+            "level": self.level,
+            "persistence": jnp.tanh(self.raw_persistence),
+            "noise": positive(self.raw_noise),
+        }
+
     def _initial_scale(self) -> Float[Array, "dx"]:
         """The stationary standard deviation."""
         return positive(self.raw_noise) * jnp.cosh(self.raw_persistence)

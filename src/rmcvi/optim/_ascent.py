@@ -58,7 +58,7 @@ class Ascent(eqx.Module):
         A step that is not finite is not taken, and leaves no trace in the optimiser's memory.
         """
         guard = state.guard
-        if self.guard is not None:
+        if self.guard is not None and guard is not None:
             guard, gradient = self.guard.step(guard, gradient)
         descent = jax.tree.map(jnp.negative, gradient)
         update, memory = self.optimiser.update(descent, state.memory, parameters)

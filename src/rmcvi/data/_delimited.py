@@ -35,9 +35,9 @@ def _score(lines: Sequence[str], delimiter: str) -> tuple[float, int]:
     mark = find_decimal(data, delimiter)
     cells = [cell for row in data for cell in row]
     sense = sum(_makes_sense(cell, mark) for cell in cells) / len(cells)
-    same_as_first = 1.0 if len(rows[0]) == width else 0.5
-    # A comma may split decimals into two columns of integers, never a header.
-    return round(sense * same_as_first * agreeing / len(rows), 3), width
+    # Decimal commas may look like delimiters and the reverse; the header knows which.
+    split = len(rows[0]) == width if width > 1 else not any(m in rows[0][0] for m in DELIMITERS[:4])
+    return round(sense * (1.0 if split else 0.5) * agreeing / len(rows), 3), width
 
 
 def _makes_sense(cell: str, decimal: str) -> bool:
@@ -55,12 +55,9 @@ def find_decimal(rows: Sequence[Sequence[object]], delimiter: str) -> str:
 
 
 def has_header(rows: Sequence[Sequence[str]], decimal: str) -> bool:
-    """Whether the first row names the columns: it has words where the rows below have numbers."""
-    if any(is_number(cell, decimal) or is_time(cell) for cell in rows[0]):
-        return False
-    words = [i for i, cell in enumerate(rows[0]) if not is_missing(cell)]
-    below = [row[i] for row in rows[1:] for i in words if i < len(row) and not is_missing(row[i])]
-    return bool(words) and (not below or any(is_number(c, decimal) or is_time(c) for c in below))
+    """Whether the first row names the columns: it has words, and no number or time."""
+    first = [cell for cell in rows[0] if not is_missing(cell)]
+    return bool(first) and not any(is_number(cell, decimal) or is_time(cell) for cell in first)
 
 
 def unique_names(cells: Sequence[str]) -> tuple[str, ...]:

@@ -7,13 +7,14 @@ that went on in runs of usual length, (r - 1) log(1 / rho) > log(runs) + 10.
 from array import array
 from dataclasses import replace
 from os import PathLike
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from rmcvi.data._clock import usual_step, whole_steps
 from rmcvi.data._diagnosis import Diagnosis, Gap, Outliers, Stuck
 from rmcvi.data._errors import DataError
+from rmcvi.data._lines import Readable
 from rmcvi.data._read import Stream, read
 from rmcvi.data._sentinels import table_sentinels
 
@@ -23,7 +24,7 @@ _SHORTEST = 6
 """Values in the shortest run that can be stuck."""
 
 
-def doctor(source: str | PathLike[str] | IO[Any], **options: Any) -> Diagnosis:
+def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
     """Look at all rows of a source (options as in `read`); holds 8 bytes a number in memory."""
     stream = read(source, **{"on_bad_row": "missing", "gaps": "dt", **options})
     name = "standard input" if source == "-" else str(getattr(source, "name", source))

@@ -1,9 +1,9 @@
 """A file that grows: whole lines as they come, through truncation and rotation."""
 
+import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from rmcvi.data._errors import DataError
 from rmcvi.data._lines import MAX_LINE, Line, check_length, open_bytes
@@ -56,7 +56,7 @@ class Tail:
         self._offset, self._number, self._held = 0, 0, b""
         return last
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> io.BufferedIOBase:
         try:
             return open_bytes(self.path)
         except OSError as error:

@@ -6,7 +6,7 @@ import select
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from rmcvi.data._errors import DataError, place
 
@@ -14,6 +14,15 @@ MAX_LINE = 1 << 20
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _PLAIN_CONTROLS = frozenset(b"\t\n\r\f\x1b")
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A file object: standard input, a pipe, `io.BytesIO`."""
+
+    def read(self, size: int = -1, /) -> Any:
+        """Bytes or text."""
+        ...
 
 
 class Line(NamedTuple):
@@ -37,7 +46,7 @@ def file_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> io.BufferedIOBase:
     """The bytes of a file, uncompressed."""
     with open(path, "rb") as stream:
         opener: Callable[..., Any] = gzip.open if stream.read(2) == _GZIP else open

@@ -69,7 +69,8 @@ class FileOrigin:
         name = str(self.parts[0])
         if is_parquet(self.parts[0]):
             names = tuple(parquet_names(self.parts[0]))
-            records = itertools.chain.from_iterable(parquet_records(p, names) for p in self.parts)
+            alike = itertools.takewhile(lambda p: set(parquet_names(p)) == set(names), self.parts)
+            records = itertools.chain.from_iterable(parquet_records(p, names) for p in alike)
             rows = [record.cells or [] for record in itertools.islice(records, SAMPLE)]
             return sniff_table(Schema(kind="parquet", names=names, columns=()), rows, wishes, name)
         if self.follow:
@@ -80,14 +81,15 @@ class FileOrigin:
         return sniff_text(lines, wishes, name)
 
     def _sample(self) -> Iterator[Line]:
-        """Lines of all parts, later headers left out."""
+        """Lines of the parts that begin alike, with one header."""
         top = None
         for part in self.parts:
             for line in file_lines(part):
-                if line.number == 1 and line.data == top:
-                    continue
-                top = line.data if top is None else top
-                yield line
+                if line.number > 1 or top is None:
+                    top = top or line.data
+                    yield line
+                elif line.data != top:
+                    return
 
     def records(self, schema: Schema, after: Source | None) -> Iterator[Named]:
         """Rows with their cells in the schema's order, after the given place."""

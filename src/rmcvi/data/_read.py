@@ -5,13 +5,14 @@ import time as _time
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from rmcvi._core.checks import check_int, check_option
 from rmcvi.data._clock import FILL_LIMIT, GAPS, Clock
 from rmcvi.data._errors import Counts, DataError
+from rmcvi.data._lines import Readable
 from rmcvi.data._observation import Observation, Source
 from rmcvi.data._origin import FileOrigin, Pace, PipeOrigin
 from rmcvi.data._records import Record
@@ -106,7 +107,7 @@ class Stream:
 
 
 def read(
-    source: str | PathLike[str] | IO[Any],
+    source: str | PathLike[str] | Readable,
     schema: Schema | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -162,7 +163,7 @@ def read(
     return Stream(origin, schema, on_bad_row, gaps, fill_limit, after)
 
 
-def sniff(source: str | PathLike[str] | IO[Any], **options: Any) -> Schema:
+def sniff(source: str | PathLike[str] | Readable, **options: Any) -> Schema:
     """The schema of a source, from its first rows; options as in `read`."""
     return read(source, **options).schema
 

@@ -64,7 +64,8 @@ def sniff_lines(lines: Sequence[str], wishes: Wishes, source: str, encoding: str
         encoding=encoding,
     )
     nameless = {n for n, cell in zip(names, rows[0], strict=False) if header and not cell.strip()}
-    return sniff_table(schema, rows[1:] if header else rows, wishes, source, nameless)
+    data = [row for row in rows[1:] if row != rows[0]] if header else rows
+    return sniff_table(schema, data, wishes, source, nameless)
 
 
 def sniff_table(

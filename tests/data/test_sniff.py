@@ -1,0 +1,196 @@
+import io
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmcvi.data import DataError, Schema, Stream, read, sniff
+
+
+def _pipe(text: str, encoding: str = "utf-8") -> io.BytesIO:
+    return io.BytesIO(text.encode(encoding))
+
+
+def _values(stream: Stream) -> np.ndarray:
+    return np.array([row.y for row in stream])
+
+
+HOURLY = "".join(f"2024-01-01 {h:02d}:00:00,{h / 8},{h * h % 7}.5\n" for h in range(24))
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "decimal"),
+    [(",", "."), (";", ","), (";", "."), ("\t", ","), ("|", "."), (" ", ",")],
+)
+@pytest.mark.parametrize("clock", ["iso", "uci", "seconds", "counter", "none"])
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_text_is_read_back_whatever_its_look(
+    delimiter: str, decimal: str, clock: str, data: st.DataObject
+) -> None:
+    words = ["NA", "nan", "null"] if delimiter == " " else ["NA", "", "-"]
+    number = st.floats(-90, 90).map(lambda v: round(v, 3)) | st.sampled_from(words)
+    row = st.lists(number, min_size=3, max_size=3)
+    table = data.draw(st.lists(row, min_size=4, max_size=8))
+    # At least one number per column, with a decimal mark, so that there is something to see.
+    table = [[0.25, -1.5, 7.125], *table, [0.5, 1.75, 2.5]]
+    lines = []
+    for i, cells in enumerate(table):
+        moment = datetime(2024, 2, 27 + i // 24, i % 24, tzinfo=UTC)
+        head = {
+            "iso": [f"{moment:%Y-%m-%dT%H:%M:%S}"],
+            "uci": [f"{moment:%d/%m/%Y}", f"{moment:%H.%M.%S}"],
+            "seconds": [str(int(moment.timestamp()))],
+            "counter": [str(3 * i)],
+            "none": [],
+        }[clock]
+        tail = [c if isinstance(c, str) else str(c).replace(".", decimal) for c in cells]
+        lines.append(delimiter.join([*head, *tail]))
+    names = {"uci": ["Date", "Time"], "none": []}.get(clock, ["time"])
+    stream = read(_pipe("\n".join([delimiter.join([*names, "a", "b", "c"]), *lines])))
+    assert stream.schema.columns == ("a", "b", "c")
+    assert stream.schema.time == tuple(names)
+    rows = list(stream)
+    expected = [[np.nan if isinstance(c, str) else c for c in cells] for cells in table]
+    np.testing.assert_array_equal([row.y for row in rows], expected)
+    start = datetime(2024, 2, 27, tzinfo=UTC).timestamp()
+    times = {"counter": 3.0 * np.arange(len(rows)), "none": [None] * len(rows)}
+    hours = start + 3600.0 * np.arange(len(rows))
+    np.testing.assert_array_equal([row.time for row in rows], times.get(clock, hours))
+    assert all(row.dt == 1.0 for row in rows)
+
+
+def test_the_schema_survives_json() -> None:
+    schema = sniff(_pipe("time;a;b;Süd\n1;1,5;-999;x\n2;2,5;-999;y\n3;0,5;4;z\n"), inputs=["a"])
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    with pytest.raises(DataError, match="schema"):
+        Schema.from_json({"names": [], "colour": 1})
+
+
+def test_what_was_assumed_is_said() -> None:
+    text = "Date;Time;CO;T;where;;\n" + "".join(
+        f"{10 + h // 24}/03/2004;{h % 24:02d}.00.00;{'-200' if h % 5 == 0 else h};{h % 11},5;x;;\n"
+        for h in range(40)
+    )
+    said = read(_pipe(text), inputs=["T"]).describe()
+    assert said == [
+        "Semicolon-separated text with decimal commas and a header line.",
+        "Time: 'Date' and 'Time' (day/month/year, UTC unless a zone is written);"
+        " the usual step is 1 hour.",
+        "Observed (1): CO.",
+        "Inputs (1): T.",
+        "-200 means missing in every column.",
+        "Left out, for it holds text: where.",
+        "Gaps in time are filled by missing rows; longer ones than 1000 are one long step.",
+    ]
+
+
+def test_no_header() -> None:
+    stream = read(_pipe(HOURLY))
+    assert not stream.schema.header
+    assert stream.schema.columns == ("column 2", "column 3")
+    assert len(list(stream)) == 24
+
+
+def test_json_lines_and_absent_keys() -> None:
+    lines = [{"ts": 1.7e9 + 60 * i, "a": i / 4, "s": "x", "b": None} for i in range(5)]
+    lines[3].pop("a")
+    lines.append({"ts": 1.7e9 + 300, "a": True, "b": 2})
+    stream = read(_pipe("\n".join(map(json.dumps, lines))))
+    assert stream.schema.columns == ("a", "b")
+    assert (stream.schema.step, stream.schema.time_format) == (60.0, "seconds")
+    nan = np.nan
+    expected = [[0, nan], [0.25, nan], [0.5, nan], [nan, nan], [1.0, nan], [1.0, 2.0]]
+    np.testing.assert_array_equal(_values(stream), expected)
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        ([5, 6, -999, 7, -999, 8], (-999.0,)),
+        ([5, 6, -999, 7, 9, 8], ()),  # once is not repeated
+        ([5, -150, -200, 7, -200, -180], ()),  # among its like
+        ([13, -2, -200, 40, -200, 8], (-200.0,)),
+        ([1013.2, 9999, 1009, 9999, 1011, 990], (9999.0,)),
+        ([998.5, 999, 1001, 999, 1003, 1000], ()),
+        ([5, 6, -123, 7, -123, 8], ()),  # nobody writes -123
+        ([-999, -999, -999, -999, -999, -999], ()),  # constant, for all that is known
+    ],
+)
+def test_sentinels_are_far_out_and_repeated(column: list[float], found: tuple[float, ...]) -> None:
+    schema = sniff(_pipe("\n".join(["a", *map(str, column)])))
+    assert schema.sentinels.get("a", ()) == found
+
+
+def test_a_sentinel_counts_in_every_column_that_it_cannot_belong_to() -> None:
+    rows = [(1.0, 20.0, -150.0), (-200, 21, -250), (2, 22, -90), (-200, 23, -180), (3, 24, 60)]
+    text = "\n".join(["a,b,c", *(",".join(map(str, row)) for row in rows)])
+    assert sniff(_pipe(text)).sentinels == {"a": (-200.0,), "b": (-200.0,)}
+
+
+def test_the_user_has_the_last_word() -> None:
+    text = "t,a,b\n0,1,-200\n1,2,-200\n2,-7,bad\n3,9,3\n"
+    stream = read(_pipe(text), columns=["b", "t"], inputs=["a"], time=(), sentinels=["-7", "bad"])
+    assert stream.schema.time == ()
+    np.testing.assert_array_equal(_values(stream), [[-200, 0], [-200, 1], [np.nan, 2], [3, 3]])
+    stream = read(_pipe(text), time="a", sentinels={"b": [3, "bad"]}, on_bad_row="missing")
+    assert stream.schema.time == ("a",)
+    np.testing.assert_array_equal(_values(stream), [[0, -200], [1, -200], [2, np.nan], [3, np.nan]])
+
+
+def test_a_given_delimiter_is_obeyed() -> None:
+    stream = read(_pipe("a;b\n1,5;2,5\n3,5;4,5\n"), delimiter=",", on_bad_row="skip")
+    assert stream.schema.delimiter == ","
+
+
+@pytest.mark.parametrize(
+    ("texts", "form"),
+    [
+        (["13/01/2024", "14/01/2024", "15/01/2024"], "day-month-year"),
+        (["01/13/2024", "01/14/2024", "01/15/2024"], "month-day-year"),
+        (["01/02/2024", "01/03/2024", "02/01/2024"], "day-month-year"),
+        (["03/01/2024", "02/02/2024", "01/03/2024"], "day-month-year"),
+        (["01/03/2024", "02/02/2024", "03/01/2024"], "month-day-year"),
+        (["2024/1/2", "2024/1/3", "2024/1/4"], "year-month-day"),
+        (["2024-01", "2024-02", "2024-03"], "year-month-day"),
+        (["2024-01-02T00:00:00+02:00", "2024-01-02T00:00:01+02:00", "2024-01-03"], "iso"),
+    ],
+)
+def test_formats_of_dates(texts: list[str], form: str) -> None:
+    text = "\n".join(["when,a", *(f"{t},{i}.5" for i, t in enumerate(texts))])
+    assert sniff(_pipe(text)).time_format == form
+
+
+def test_doubtful_dates_are_told() -> None:
+    schema = sniff(_pipe("when,a\n01/01/2024,1.5\n02/02/2024,2.5\n03/03/2024,1.5\n"))
+    assert "day/month was taken" in " ".join(schema.describe())
+
+
+def test_an_index_of_prices_is_not_a_time() -> None:
+    text = "index,a\n100.1,1\n99.2,2\n101.5,0\n98.0,4\n"
+    assert sniff(_pipe(text)).columns == ("index", "a")
+
+
+def test_windows_text_and_byte_order_marks() -> None:
+    text = "Zeit;Süd °C\r\n1;2,5\r\n2;3,5\r\n"
+    for encoding in ("utf-8", "utf-8-sig", "cp1252"):
+        stream = read(_pipe(text, encoding))
+        assert "Süd °C" in stream.schema.names
+        assert len(list(stream)) == 2
+
+
+def test_looking_at_a_pipe_takes_only_what_it_needs() -> None:
+    taken = []
+
+    class Slow(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            taken.append(size)
+            n = len(taken)
+            return b"t,a\n" if n == 1 else f"{n},{n}.5\n".encode() if n < 500 else b""
+
+    stream = read(Slow())
+    assert len(taken) == 201
+    assert [row.time for row in stream] == list(range(2, 500))

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rmcvi.data import DataError, air_quality, doctor, read
+from rmcvi.data import AirQuality, DataError, air_quality, doctor, read
+from rmcvi.data._air_quality import _check
 
 HEADER = (
     "Date;Time;CO(GT);PT08.S1(CO);NMHC(GT);C6H6(GT);PT08.S2(NMHC);NOx(GT);PT08.S3(NOx);NO2(GT);"
@@ -107,7 +108,7 @@ def test_failures_say_what_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyP
             air_quality(cache=tmp_path, opener=opener)
         assert "\n" not in str(caught.value)
         assert not list(tmp_path.iterdir())
-    with pytest.raises(DataError, match="path: got .*AirQualityUCI"):
+    with pytest.raises(DataError, match=r"path: got .*AirQualityUCI"):
         air_quality(tmp_path / "nowhere.csv")
     monkeypatch.setenv("RMCVI_AIR_QUALITY", str(tmp_path / "nowhere.csv"))
     with pytest.raises(DataError, match="RMCVI_AIR_QUALITY: got "):
@@ -120,28 +121,40 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         air_quality(tmp_path / "a.csv")
 
 
-def test_the_real_file_against_polars() -> None:
-    file = _real()
-    data = air_quality(file, sensors=True)
-    frame = pl.read_csv(file, separator=";", infer_schema=False).head(9357)
-    for name, column in zip(data.names, data.y.T, strict=True):
-        text = frame[name].str.strip_chars().str.replace(",", ".", literal=True)
-        expected = text.cast(pl.Float64).to_numpy().copy()
-        expected[expected == -200.0] = np.nan
-        np.testing.assert_array_equal(column, expected)
+@pytest.fixture(scope="module")
+def real() -> AirQuality:
+    return air_quality(_real(), sensors=True)
 
 
-def test_one_changed_number_of_the_real_file_is_noticed(tmp_path: Path) -> None:
-    text = _real().read_text()
-    changed = text.replace("10/03/2004;18.00.00;2", "10/03/2004;18.00.00;3", 1)
-    (tmp_path / "a.csv").write_text(changed)
+def _by_polars(name: str) -> np.ndarray:
+    frame = pl.read_csv(_real(), separator=";", infer_schema=False).head(9357)
+    text = frame[name].str.strip_chars().str.replace(",", ".", literal=True)
+    values = text.cast(pl.Float64).to_numpy().copy()
+    values[values == -200.0] = np.nan
+    return values
+
+
+def test_the_real_file_against_polars(real: AirQuality) -> None:
+    for name, column in zip(real.names, real.y.T, strict=True):
+        np.testing.assert_array_equal(column, _by_polars(name))
+
+
+def test_one_changed_number_of_the_real_file_is_noticed(real: AirQuality) -> None:
+    changed = real.y.copy()
+    changed[0, 0] += 1.0
     with pytest.raises(DataError, match=r"column 'CO\(GT\)': got 7674 values with sum 16521\.2"):
-        air_quality(tmp_path / "a.csv")
+        _check(real._replace(y=changed), Path("a.csv"))
+    with pytest.raises(DataError, match="not an hour apart"):
+        _check(real._replace(time=real.time[::-1]), Path("a.csv"))
 
 
-def test_the_doctor_on_the_real_file() -> None:
-    found = doctor(_real())
-    assert (found.rows, found.period, found.gaps) == (9357, 3600.0, 0)
-    assert found.sentinels["NMHC(GT)"] == {"-200": 8443}
-    assert found.missing["NMHC(GT)"] == 8443 / 9357
+def test_the_doctor_on_the_real_file(tmp_path: Path) -> None:
+    rows = 1500
+    lines = _real().read_bytes().splitlines(keepends=True)[: rows + 1]
+    (tmp_path / "a.csv").write_bytes(b"".join(lines))
+    found = doctor(tmp_path / "a.csv")
+    assert (found.rows, found.period, found.gaps) == (rows, 3600.0, 0)
+    for name, share in found.missing.items():
+        assert share == np.isnan(_by_polars(name)[:rows]).mean()
+        assert found.sentinels[name] == {"-200": round(share * rows)}
     assert not found.hidden and not found.constant and not found.stuck

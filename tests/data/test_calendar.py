@@ -7,8 +7,8 @@ import pytest
 from rmcvi.data import calendar, calendar_names
 
 
-def _time(*date: int) -> float:
-    return datetime(*date, tzinfo=UTC).timestamp()  # pyright: ignore
+def _time(year: int, month: int, day: int, hour: int = 0) -> float:
+    return datetime(year, month, day, hour, tzinfo=UTC).timestamp()
 
 
 def test_the_hour_of_the_day() -> None:

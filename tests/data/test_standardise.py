@@ -15,7 +15,7 @@ TABLES = arrays(float, (25, 2), elements=NUMBERS | st.just(math.nan))
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True)
 
 
-def _stream(length: int = 2000) -> np.ndarray:
+def _stream(length: int = 1000) -> np.ndarray:
     rng = np.random.default_rng(3)
     ys = rng.normal([5.0, -100.0, 0.0], [2.0, 0.1, 1e4], (length, 3))
     ys[rng.uniform(size=ys.shape) < 0.3] = np.nan
@@ -62,7 +62,7 @@ def test_cut_anywhere_and_stored_the_numbers_are_the_same(ys: np.ndarray, cut: i
 
 
 def test_moments_of_clean_data() -> None:
-    ys = _stream(20_000)
+    ys = _stream(3000)
     _, scaling = Standardiser().transform_stream(ys)
     n = (~np.isnan(ys)).sum(0)
     sd = np.array([2.0, 0.1, 1e4])
@@ -83,7 +83,7 @@ def test_outliers_teach_little() -> None:
     ys = _stream()
     clean = Standardiser().transform_stream(ys)[1]
     dirty = ys.copy()
-    dirty[::50] = 1e9
+    dirty[::40] = 1e9
     dirty[3] = -1e9
     scaling = Standardiser().transform_stream(dirty)[1]
     assert np.all(np.abs(scaling.mean - clean.mean) < 0.3 * clean.scale)
@@ -102,18 +102,18 @@ def test_constants_have_a_scale(value: float, scale: float) -> None:
 
 
 def test_a_stuck_sensor_does_not_shrink_its_scale_to_nothing() -> None:
-    ys = np.r_[np.random.default_rng(0).normal(size=300), np.full(5000, 0.3)][:, None]
-    zs, scaling = Standardiser(memory=100).transform_stream(ys)
+    ys = np.r_[np.random.default_rng(0).normal(size=100), np.full(1000, 0.3)][:, None]
+    _, scaling = Standardiser(memory=50).transform_stream(ys)
     assert scaling.scale[0] == scaling.floor[0]
     assert abs(scaling.transform([1.3])[0]) < 300.0
 
 
 def test_forgetting_follows_a_change_of_level() -> None:
     rng = np.random.default_rng(1)
-    ys = np.r_[rng.normal(0.0, 1.0, 3000), rng.normal(20.0, 5.0, 1500)][:, None]
-    forgetful = Standardiser(memory=100).transform_stream(ys)[1]
-    assert abs(forgetful.mean[0] - 20.0) < 5.0 * 5.0 / math.sqrt(200.0)
-    assert abs(forgetful.scale[0] - 5.0) < 1.5
+    ys = np.r_[rng.normal(0.0, 1.0, 1000), rng.normal(20.0, 5.0, 500)][:, None]
+    forgetful = Standardiser(memory=50).transform_stream(ys)[1]
+    assert abs(forgetful.mean[0] - 20.0) < 5.0 * 5.0 / math.sqrt(100.0)
+    assert abs(forgetful.scale[0] / 5.0 - 1.0) < 5.0 / math.sqrt(200.0)
     faithful = Standardiser().transform_stream(ys)[1]
     assert faithful.mean[0] < 12.0
 

@@ -19,6 +19,16 @@ def split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     return [row for row in rows if any(cell.strip() for cell in row)]
 
 
+def open_quote(lines: Sequence[str], delimiter: str, limit: int) -> int | None:
+    """The line with a quote that is not closed within `limit` lines, if there is one."""
+    reader, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 0
+    for _ in reader:
+        if reader.line_num - before > limit:
+            return before + 1
+        before = reader.line_num
+    return None
+
+
 def find_delimiter(lines: Sequence[str]) -> str:
     """The delimiter under which rows have equally many cells that make the most sense."""
     scores = {mark: _score(lines, mark) for mark in DELIMITERS}

@@ -19,6 +19,7 @@ from rmcvi.data._read import Stream, read
 from rmcvi.data._sentinels import table_sentinels
 
 _FAR = 10.0
+_NORMAL = 1.4826
 _EVIDENCE = 10.0
 _SHORTEST = 6
 """Values in the shortest run that can be stuck."""
@@ -27,8 +28,7 @@ _SHORTEST = 6
 def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
     """Look at all rows of a source (options as in `read`); holds 8 bytes a number in memory."""
     stream = read(source, **{"on_bad_row": "missing", "gaps": "dt", **options})
-    name = "standard input" if source == "-" else str(getattr(source, "name", source))
-    schema = stream.schema
+    name, schema = stream.name, stream.schema
     names = (*schema.columns, *schema.inputs)
     stream.schema = replace(schema, columns=names, inputs=(), sentinels={})
     table, times, lines = _collect(stream)
@@ -138,10 +138,14 @@ def _outliers(name: str, column: np.ndarray, lines: np.ndarray) -> Outliers | No
     if len(seen) < 10:
         return None
     middle = float(np.median(seen))
-    scale = 1.4826 * float(np.median(np.abs(seen - middle)))
-    if scale == 0.0:
+    # A scale for each side, so that a skewed column is not full of outliers.
+    scales = [
+        _NORMAL * float(np.median(side)) if len(side) else 0.0
+        for side in (middle - seen[seen < middle], seen[seen > middle] - middle)
+    ]
+    if len(np.unique(seen)) < 10 or not all(scales):
         return None
-    z = np.nan_to_num(np.abs(column - middle) / scale)
+    z = np.nan_to_num(np.abs(column - middle) / np.where(column < middle, *scales))
     worst = int(np.argmax(z))
     if z[worst] <= _FAR:
         return None

@@ -60,7 +60,7 @@ class FileOrigin:
 
     def __init__(self, path: Path, follow: bool, pace: Pace):
         self.parts = list_parts(path) if not follow or not path.is_file() else [path]
-        self.follow, self._pace = follow, pace
+        self.name, self.follow, self._pace = str(path), follow, pace
         if follow and (path.is_dir() or is_parquet(path) or path.suffix == ".gz"):
             raise DataError(f"{path}: cannot be followed, expected a growing text file")
 
@@ -142,26 +142,26 @@ class PipeOrigin:
     """A pipe or file object, read once; offsets count its rows."""
 
     def __init__(self, stream: Any, name: str, pace: Pace):
-        self._lines, self._name, self._pace = PipeLines(stream, name), name, pace
+        self._lines, self.name, self._pace = PipeLines(stream, name), name, pace
 
     def sniff(self, wishes: Wishes) -> Schema:
         """Look at the first rows without losing them."""
         lines = self._lines.peek(SAMPLE + 1, self._pace.patience)
-        return sniff_text(lines, wishes, self._name)
+        return sniff_text(lines, wishes, self.name)
 
     def records(self, schema: Schema, after: Source | None) -> Iterator[Named]:
         """Rows after the first `after.offset` ones."""
-        records = _cut(self._lines, schema, self._name)
+        records = _cut(self._lines, schema, self.name)
         shape = Shape.plain(schema)
         if schema.kind == "delimited" and schema.header:
             header = next(records, None)
             if header is None:
-                raise DataError(f"{self._name}: got no rows, expected rows of numbers")
-            shape = shape_of([str(cell) for cell in header.cells or []], schema, self._name)
+                raise DataError(f"{self.name}: got no rows, expected rows of numbers")
+            shape = shape_of([str(cell) for cell in header.cells or []], schema, self.name)
         skip = after.offset if after else 0
         for i, record in enumerate(shape.fit(records)):
             if i >= skip:
-                yield self._name, record._replace(start=i, end=i + 1)
+                yield self.name, record._replace(start=i, end=i + 1)
 
 
 def _cut(lines: Iterable[Line], schema: Schema, name: str) -> Iterator[Record]:

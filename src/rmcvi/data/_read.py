@@ -24,7 +24,7 @@ BAD_ROWS = ("error", "skip", "missing")
 
 
 class Stream:
-    """An iterable of observations with its `schema` and the `counts` of what it met.
+    """An iterable of observations with its `name`, `schema` and the `counts` of what it met.
 
     A file can be iterated again, from the same start; a pipe only once.
     """
@@ -38,7 +38,7 @@ class Stream:
         fill_limit: int,
         after: Source | None,
     ):
-        self.schema, self.counts = schema, Counts()
+        self.name, self.schema, self.counts = origin.name, schema, Counts()
         self.on_bad_row, self.fill_limit = on_bad_row, fill_limit
         self.gaps = ("rows" if schema.regular else "dt") if gaps == "auto" else gaps
         self._origin, self._after = origin, after

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -77,33 +78,44 @@ class RowParser:
     ) -> Vector:
         values = np.empty(len(columns))
         assert record.cells is not None
+        quick = self._schema.decimal == "."
         for k, (column, i, sentinels) in enumerate(columns):
-            cell = record.cells[i]
-            try:
-                value = to_number(cell, self._schema.decimal, self._words)
-            except ValueError:
-                where = place(name, record.first, column)
-                row.faults.append(("text", f"{where}: got {show(cell)}, expected a number"))
-                value = math.nan
+            cell, value = record.cells[i], math.inf
+            if quick and type(cell) is str and "_" not in cell:
+                # Most cells end here, without a call.
+                try:
+                    value = float(cell)
+                except ValueError:
+                    value = math.inf
+            if not math.isfinite(value):
+                value = self._number(cell, column, name, record, row)
             values[k] = math.nan if value in sentinels else value
         return values
+
+    def _number(self, cell: Any, column: str, name: str, record: Record, row: Row) -> float:
+        try:
+            return to_number(cell, self._schema.decimal, self._words)
+        except ValueError:
+            where = place(name, record.first, column)
+            row.faults.append(("text", f"{where}: got {show(cell)}, expected a number"))
+            return math.nan
 
     def _tell_time(self, name: str, record: Record, clock: Clock, row: Row) -> None:
         assert record.cells is not None
         schema = self._schema
         cells = [record.cells[i] for i in self._time]
-        where = place(name, record.first, schema.time[0])
         row.time_text = " ".join(str(cell).strip() for cell in cells if cell is not None)
         try:
             row.time = parse_time(cells, schema.time_format, schema.decimal)
         except ValueError:
-            form = schema.time_format
+            where, form = place(name, record.first, schema.time[0]), schema.time_format
             what = f"a time ({form})" if form in CALENDAR else "a number that tells the time"
             sentence = f"{where}: got {show(row.time_text)}, expected {what}"
             row.faults.append(("no_time", sentence))
             return
         fault = clock.order(row.time)
         if fault is not None:
+            where = place(name, record.first, schema.time[0])
             word = "the time of the row before again" if fault == "repeated" else "an earlier time"
             sentence = f"{where}: got {row.time_text!r}, {word}, expected a later one"
             row.faults.append((fault, sentence))

@@ -5,16 +5,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rmcvi.data._cells import MISSING, is_number, show
+from rmcvi.data._cells import MISSING, is_missing, is_number, show
 from rmcvi.data._clock import usual_step
 from rmcvi.data._delimited import (
     find_decimal,
     find_delimiter,
     has_header,
+    open_quote,
     split_lines,
     unique_names,
 )
 from rmcvi.data._errors import DataError, place, unknown
+from rmcvi.data._records import MAX_RECORD
 from rmcvi.data._schema import Schema
 from rmcvi.data._sentinels import table_sentinels
 from rmcvi.data._time_column import (
@@ -49,6 +51,10 @@ def sniff_lines(lines: Sequence[str], wishes: Wishes, source: str, encoding: str
     rows = split_lines(lines, delimiter)
     if not rows:
         raise DataError(f"{source}: got no row of cells, expected a table with numbers")
+    line = open_quote(lines, delimiter, MAX_RECORD)
+    if line is not None:
+        message = f"got a quote that is not closed within {MAX_RECORD} lines"
+        raise DataError(f"{place(source, line)}: {message}")
     decimal = find_decimal(rows, delimiter)
     header = has_header(rows, decimal)
     width = max(map(len, rows))
@@ -76,8 +82,9 @@ def sniff_table(
     nameless: set[str] | None = None,
 ) -> Schema:
     """Complete a schema by the roles of its columns, from the first rows."""
+    words = _words(wishes.sentinels)
     table = {
-        name: [row[i] if i < len(row) else None for row in rows]
+        name: [None if i >= len(row) or is_missing(row[i], words) else row[i] for row in rows]
         for i, name in enumerate(schema.names)
     }
     for what, asked in (("columns", wishes.columns), ("inputs", wishes.inputs)):
@@ -95,7 +102,7 @@ def sniff_table(
     if time:
         step, regular = usual_step(read_times(table, time, form, schema.decimal))
     used = {n: read_numbers(table[n], schema.decimal) for n in (*columns, *wishes.inputs)}
-    missing, sentinels = _sentinels(wishes.sentinels, used, source)
+    sentinels = _sentinels(wishes.sentinels, used, source)
     return replace(
         schema,
         columns=columns,
@@ -104,7 +111,7 @@ def sniff_table(
         time_format=form,
         step=step,
         regular=regular,
-        missing=missing,
+        missing=words,
         sentinels=sentinels,
         notes=(*schema.notes, *notes, *left_out),
     )
@@ -149,19 +156,21 @@ def _columns(
     return tuple(found), notes
 
 
+def _words(said: Codes | None) -> tuple[str, ...]:
+    """Words that mean missing."""
+    lists = said.values() if isinstance(said, Mapping) else [said or ()]
+    more = [code for codes in lists for code in codes if isinstance(code, str)]
+    folded = [code.strip().casefold() for code in more if not is_number(code)]
+    return tuple(dict.fromkeys([*MISSING, *folded]))
+
+
 def _sentinels(
     said: Codes | None, used: Mapping[str, np.ndarray], source: str
-) -> tuple[tuple[str, ...], dict[str, tuple[float, ...]]]:
-    """Words and numbers that mean missing."""
+) -> dict[str, tuple[float, ...]]:
+    """Numbers that mean missing, by column."""
     if said is None:
-        return MISSING, table_sentinels(used)
+        return table_sentinels(used)
     by_column = said if isinstance(said, Mapping) else dict.fromkeys(used, said)
     _check_known(f"{source}, sentinels", tuple(by_column), {name: () for name in used})
-    words, numbers = list(MISSING), {}
-    for name, codes in by_column.items():
-        for code in codes:
-            if is_number(code):
-                numbers.setdefault(name, []).append(float(code))
-            elif isinstance(code, str) and code.strip().casefold() not in words:
-                words.append(code.strip().casefold())
-    return tuple(words), {name: tuple(codes) for name, codes in numbers.items()}
+    numbers = {n: tuple(float(c) for c in cs if is_number(c)) for n, cs in by_column.items()}
+    return {name: codes for name, codes in numbers.items() if codes}

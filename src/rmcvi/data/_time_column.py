@@ -108,14 +108,19 @@ def date_format(table: Table, name: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _day_or_month(table: Table, name: str) -> tuple[str, tuple[str, ...]]:
-    forms = ("day-month-year", "month-day-year")
+    """Of two readings: the more readable, more forward, more regular, shorter; else day/month."""
     cells = present(table[name])
-    readable = [sum(is_date(cell, form) for cell in cells) for form in forms]
-    backward = [-int((np.diff(read_times(table, [name], form, ".")) < 0.0).sum()) for form in forms]
-    best = max((0, 1), key=lambda i: (readable[i], backward[i]))
-    doubt = readable[0] == readable[1] and backward[0] == backward[1]
-    note = f"Dates in {name!r} fit day/month and month/day: day/month was taken."
-    return forms[best], (note,) if doubt else ()
+    merits = {}
+    for form in ("day-month-year", "month-day-year"):
+        steps = np.diff(read_times(table, [name], form, "."))
+        sizes = np.log(np.abs(steps[steps != 0.0]))
+        readable, backward = sum(is_date(cell, form) for cell in cells), int((steps < 0.0).sum())
+        spread = round(float(np.std(sizes)), 6) if len(sizes) else 0.0
+        merits[form] = (readable, -backward), (-spread, -float(np.abs(steps).sum()))
+    best = max(merits, key=lambda form: merits[form])
+    sure, _ = zip(*merits.values(), strict=True)
+    note = f"Dates in {name!r} fit day/month and month/day; they are read as {best}."
+    return best, (note,) if sure[0] == sure[1] else ()
 
 
 def _clock_column(table: Table, date: str, form: str) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ def _sentence(source: Any, **options: Any) -> str:
             b"name,place\nx,y\nz,w\n",
             "got no column of numbers to observe, only 'name', 'place'",
         ),
+        ("a.csv", b"t,a,b\n", "got no rows below the header"),
         ("a.csv", b"t\n1\n2\n3\n", "got no column of numbers to observe, only 't'"),
         ("a.csv", b"1" * (1 << 20), "line 1: got more than 1 MiB without a line end"),
         ("a.csv", b't,a\n1,2\n2,"3\n' + b"3,4\n" * 200, "line 3: got a quote that is not closed"),

@@ -177,6 +177,21 @@ def test_an_index_of_prices_is_not_a_time() -> None:
     assert sniff(_pipe(text)).columns == ("index", "a")
 
 
+@pytest.mark.parametrize(
+    ("name", "times", "form"),
+    [
+        ("year", [2000, 2001, 2002], "number"),
+        ("anything", [1700000000, 1700000060, 1700000120], "seconds"),
+        ("ts", [1700000000000, 1700000060000, 1700000120000], "milliseconds"),
+        ("", [0, 1, 2], "number"),
+    ],
+)
+def test_numbers_that_tell_the_time(name: str, times: list[int], form: str) -> None:
+    schema = sniff(_pipe("\n".join([f"{name},a", *(f"{t},1.5" for t in times)])))
+    assert schema.columns == ("a",) and schema.time_format == form
+    assert schema.step == (1.0 if form == "number" else 60.0)
+
+
 def test_windows_text_and_byte_order_marks() -> None:
     text = "Zeit;Süd °C\r\n1;2,5\r\n2;3,5\r\n"
     for encoding in ("utf-8", "utf-8-sig", "cp1252"):

@@ -82,6 +82,8 @@ def sniff_table(
     nameless: set[str] | None = None,
 ) -> Schema:
     """Complete a schema by the roles of its columns, from the first rows."""
+    if not rows:
+        raise DataError(f"{source}: got no rows below the header, expected rows of numbers")
     words = _words(wishes.sentinels)
     table = {
         name: [None if i >= len(row) or is_missing(row[i], words) else row[i] for row in rows]

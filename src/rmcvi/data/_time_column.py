@@ -30,6 +30,7 @@ _COUNTERS = (
     "row",
     "sample",
     "seq",
+    "year",
 )
 _NAMES = frozenset({*_CLOCKS, *_COUNTERS})
 

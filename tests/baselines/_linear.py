@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from rmcvi import Inputs, Trainable
+from rmcvi import Inputs, Trainable, simulate
 from rmcvi.models import LinearGaussian
 from tests.reference.kalman import LinearSystem
 
@@ -40,6 +40,13 @@ def full_case(length: int = 12) -> Case:
     ys[0, 1], ys[3, :2], ys[5] = np.nan, np.nan, np.nan
     model = LinearGaussian(F, G, S, C, M0, S0, B, D)
     return Case(model, system, ys, Inputs(jnp.asarray(u), jnp.asarray(dt)))
+
+
+def typical_case(length: int = 8) -> Case:
+    """The same with a stream that the model itself has made, so that few particles do."""
+    case = full_case(length)
+    _, ys = simulate(case.model, jax.random.key(7), length, case.inputs.u, case.inputs.dt)
+    return case._replace(ys=np.where(np.isnan(case.ys), np.nan, np.asarray(ys)))
 
 
 def diagonal_case(length: int = 12) -> Case:

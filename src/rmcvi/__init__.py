@@ -1,5 +1,7 @@
 """Learn state-space models online: one pass, constant cost per observation."""
 
+from rmcvi import baselines as baselines
+from rmcvi import data as data
 from rmcvi import diagnostics as diagnostics
 from rmcvi import families as families
 from rmcvi import models as models
@@ -18,7 +20,10 @@ from rmcvi._core.tree import only as only
 from rmcvi.estimator import Alarm as Alarm
 from rmcvi.estimator import Health as Health
 from rmcvi.estimator import LearnerState as LearnerState
+from rmcvi.estimator import Live as Live
 from rmcvi.estimator import OnlineEstimator as OnlineEstimator
+from rmcvi.estimator import compare as compare
+from rmcvi.estimator import default_learner as default_learner
 from rmcvi.estimator import load as load
 from rmcvi.estimator import run as run
 from rmcvi.estimator import save as save

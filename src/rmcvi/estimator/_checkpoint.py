@@ -90,12 +90,7 @@ def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree
             version, or belongs to another configuration. The file is never touched.
     """
     target = Path(path).resolve()
-    try:
-        content = target.read_bytes()
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise CheckpointError(target, what, "Check the path that `save` was given.") from error
-    header, payload = _unpack(target, content)
+    header, payload = _unpack(target, _read(target))
     _accept(target, header, _differences(header["learner"], _describe_learner(learner)))
     impl = next(row["impl"] for row in header["leaves"] if row["impl"])
     try:
@@ -109,6 +104,20 @@ def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree
     rows = zip(header["leaves"], shapes, strict=True)
     leaves = [_restore(row, shape, payload) for row, shape in rows]
     return jax.tree.unflatten(treedef, leaves), header["extra"]
+
+
+def peek(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `extra` of a whole checkpoint, without a learner to load it into."""
+    target = Path(path).resolve()
+    return _unpack(target, _read(target))[0]["extra"]
+
+
+def _read(target: Path) -> bytes:
+    try:
+        return target.read_bytes()
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise CheckpointError(target, what, "Check the path that `save` was given.") from error
 
 
 def _pack(learner: AbstractLearner, state: PyTree, extra: dict[str, Any]) -> bytes:

@@ -1,0 +1,86 @@
+"""The shell that hides JAX: units, names, and the same numbers as the learner inside."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import rmcvi
+from rmcvi.data import Standardiser
+from tests.estimator._resumed import small_learner
+
+COLUMNS = ["co", "nox"]
+ROWS = np.random.default_rng(0).standard_normal((60, 2)) * [3.0, 50.0] + [10.0, 400.0]
+ROWS[20:24, 0] = np.nan
+
+
+def live(**options: Any) -> rmcvi.Live:
+    """A small one; learners of equal settings share their compiled program."""
+    return rmcvi.Live(COLUMNS, learner=_learner(), seed=3, **options)
+
+
+@cache
+def _learner() -> rmcvi.OnlineEstimator:
+    return small_learner(draws=20)
+
+
+def test_it_is_the_learner_on_standardised_rows() -> None:
+    """Predictions, scores and forecasts, carried back to the units of the data."""
+    shell = live()
+    told = [shell.learn_one(row) for row in ROWS]
+    zs, scaling = Standardiser().transform_stream(ROWS)
+    state, infos = rmcvi.scan(_learner(), _learner().init(jax.random.key(3)), zs)
+    _, before = Standardiser().transform_stream(ROWS[:-1])
+    np.testing.assert_allclose(told[-1].mean, before.inverse(infos.prediction.mean[-1]), rtol=1e-9)
+    score = float(infos.prediction.log_score[-1]) - np.log(before.scale).sum()
+    assert told[-1].log_score == pytest.approx(score)
+    assert np.isnan(told[0].mean).all()
+    ahead = shell.forecast(3, level=0.5)
+    exact = _learner().forecast(state, 3, level=0.5)
+    np.testing.assert_allclose(ahead.mean, scaling.inverse(exact.mean), rtol=1e-9)
+    assert np.all(np.asarray(ahead.low) < np.asarray(ahead.high))
+
+
+def test_dicts_go_in_and_come_out() -> None:
+    """An absent key is a missing value; a misspelt one is named."""
+    shell, twin = live(), live()
+    for row in ROWS[:15]:
+        told = shell.learn_one(dict(zip(COLUMNS, row, strict=True)))
+        twin.learn_one(row)
+    by_name, by_order = shell.learn_one({"nox": 410.0}), twin.learn_one([np.nan, 410.0])
+    assert list(told.mean) == COLUMNS
+    assert by_name.mean == dict(zip(COLUMNS, by_order.mean, strict=True))
+    assert by_name.log_score == by_order.log_score
+    with pytest.raises(ValueError, match=r"y: got 'noxx'.*did you mean 'nox'"):
+        shell.learn_one({"noxx": 1.0})
+    with pytest.raises(ValueError, match="y: got 3 values, expected 2"):
+        shell.learn_one([1.0, 2.0, 3.0])
+
+
+def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path: Path) -> None:
+    """Also after its window was lengthened; another set of columns is refused."""
+    shell = live()
+    for row in ROWS[:12]:
+        shell.learn_one(row)
+    shell.learner, shell.state = shell.learner.lengthen(shell.state)
+    shell.save(tmp_path / "live.ckpt", {"offset": 12})
+    again = live()
+    assert again.load(tmp_path / "live.ckpt") == {"offset": 12}
+    for row in ROWS[12:16]:
+        assert shell.learn_one(row).log_score == again.learn_one(row).log_score
+    other = rmcvi.Live(["co", "no2"], learner=_learner())
+    with pytest.raises(ValueError, match=r"columns: file has \['co', 'nox'\], this has"):
+        other.load(tmp_path / "live.ckpt")
+
+
+def test_wrong_settings_are_named() -> None:
+    """Argument, got, expected."""
+    with pytest.raises(ValueError, match="learner: got one for 2 columns and 0 inputs"):
+        rmcvi.Live(3, learner=_learner())
+    with pytest.raises(ValueError, match="columns: got 'co'"):
+        rmcvi.Live("co")
+    with pytest.raises(ValueError, match="different names"):
+        rmcvi.Live(["a", "a"])

@@ -7,7 +7,9 @@
 the last `bptt` rows are run again from the carry before them; their mean log score is
 differentiated, and what the old weights said of the last row is the prediction. The carry is frozen
 when its row leaves the window. Missing values are replaced by the network's own predictions, and
-marked.
+marked. A network fitted to its latest rows is too sure of itself: with `calibrate`, the scale is
+multiplied by the running root mean square of its standardised errors, and the tails may be
+Student's, as for least squares.
 """
 
 from collections.abc import Sequence
@@ -24,8 +26,12 @@ from rmcvi._core import tree
 from rmcvi._core.checks import check_instance, check_int, check_key, check_real
 from rmcvi._core.inputs import Inputs, split_missing
 from rmcvi._core.positive import unconstrained
+from rmcvi.baselines._residual import RunningVariance
+from rmcvi.baselines._tails import Tails
 
 Carry = tuple[Float[Array, "hidden"], Float[Array, "hidden"]]
+_MEMORY = 200.0
+"""Values that the correction of the scale remembers."""
 _FLOOR = 1e-2
 """Smallest scale: a likelihood without a floor has no maximum on a stuck sensor."""
 
@@ -92,6 +98,9 @@ class LSTMState(eqx.Module):
     seen: Float[Array, "lags dy"]
     last: Float[Array, "dy"]
     """Last value seen; unlike own predictions, it cannot run away during a gap."""
+    errors: RunningVariance
+    """Of the standardised errors."""
+    tails: Tails
     skipped: Int[Array, ""]
 
 
@@ -116,6 +125,7 @@ class OnlineLSTM(AbstractLearner):
     bptt: int = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     skip: bool = eqx.field(static=True)
+    calibrate: bool = eqx.field(static=True)
     level: float = eqx.field(static=True)
 
     def __init__(
@@ -130,6 +140,7 @@ class OnlineLSTM(AbstractLearner):
         steps: int = 1,
         skip: bool = True,
         clip: float = 1.0,
+        calibrate: bool = True,
         level: float = 0.9,
     ):
         """Set up the rival; `init(key)` draws the weights.
@@ -139,14 +150,15 @@ class OnlineLSTM(AbstractLearner):
             dim_input: length of u.
             hidden: width of the network.
             lags: which past rows it is fed, such as (1, 24) for hours.
-            optimiser: optax transformation (default: Adam of rate 3e-3).
+            optimiser: optax transformation (default: Adam of rate 1e-3).
             bptt: rows in the window; each row is learned from that often.
             steps: gradient steps per observation.
             skip: predict the change since the last value instead of the value.
             clip: longest gradient.
+            calibrate: correct scale and tails by past errors; False: the network's Gaussian.
             level: probability of the predictive interval.
         """
-        optimiser = optax.adam(3e-3) if optimiser is None else optimiser
+        optimiser = optax.adam(1e-3) if optimiser is None else optimiser
         check_instance("optimiser", optimiser, optax.GradientTransformation)
         self.size = check_int("dim_obs", dim_obs)
         self.width = check_int("dim_input", dim_input, 0)
@@ -157,6 +169,7 @@ class OnlineLSTM(AbstractLearner):
         self.bptt = check_int("bptt", bptt)
         self.steps = check_int("steps", steps)
         self.skip = bool(skip)
+        self.calibrate = bool(calibrate)
         self.level = check_real("level", level, 0.0, 1.0)
 
     @property
@@ -187,6 +200,8 @@ class OnlineLSTM(AbstractLearner):
             values=jnp.zeros((depth, self.size)),
             seen=jnp.zeros((depth, self.size)),
             last=jnp.zeros(self.size),
+            errors=RunningVariance.prior(self.size, 1.0),
+            tails=Tails.unknown(self.size),
             skipped=jnp.zeros((), int),
         )
 
@@ -198,7 +213,7 @@ class OnlineLSTM(AbstractLearner):
         carry, window = self._slide(state, y, inputs)
         descend = jax.value_and_grad(_loss, has_aux=True)
         (loss, (mean, scale)), grads = descend(state.network, carry, window)
-        prediction = Prediction.gaussian(mean, scale, y, self.level)
+        tails, prediction = self._tell(state, mean, scale, y)
         some = jnp.any(~jnp.isnan(y))
 
         def once(now, grads):
@@ -226,10 +241,21 @@ class OnlineLSTM(AbstractLearner):
             values=_shift(value, state.values),
             seen=_shift(seen, state.seen),
             last=jnp.where(seen > 0.0, filled, state.last),
+            errors=state.errors.add(((filled - mean) / scale) ** 2, seen > 0.0, _MEMORY),
+            tails=tails,
             skipped=state.skipped + ~sound,
         )
         result = jnp.where(sound, int(Result.SUCCESS), int(Result.NON_FINITE))
         return new, LSTMInfo(prediction, loss, result)
+
+    def _tell(
+        self, state: LSTMState, mean: Float[Array, "dy"], scale: Float[Array, "dy"], y: Array
+    ) -> tuple[Tails, Prediction]:
+        """The prediction, and what its tails teach."""
+        if not self.calibrate:
+            return state.tails, Prediction.gaussian(mean, scale, y, self.level)
+        wide = scale * jnp.sqrt(state.errors.value)
+        return state.tails.predict(mean, wide, y, self.level)
 
     def _slide(
         self, state: LSTMState, y: Float[Array, "dy"], inputs: Inputs

@@ -71,6 +71,11 @@ class Comparison:
     precision: str
     platform: str
 
+    @property
+    def told_threads(self) -> str:
+        """The number of threads in words."""
+        return f"{self.threads} thread" + "s" * (self.threads > 1)
+
     def row(self, name: str) -> Row:
         """The row of a method."""
         check_option("name", name, [row.name for row in self.rows])
@@ -104,7 +109,7 @@ class Comparison:
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         foot = (
             f"{counted} of {self.length} rows scored, columns {', '.join(self.columns)}; {seeds}; "
-            f"{self.precision} on {self.platform}, {self.threads} threads"
+            f"{self.precision} on {self.platform}, {self.told_threads}"
         )
         return "\n".join([*lines, *failed, foot])
 
@@ -156,11 +161,12 @@ _HEAD = [
 
 def _cells(row: Row) -> list[str]:
     name = row.name + (" (failed)" if row.failure else "")
-    rmse = _show(row.rmse, ".4f") + (f" +- {row.rmse_spread:.4f}" if row.rmse_spread else "")
+    spread = row.rmse_spread or 0.0
+    rmse = _show(row.rmse, ".4f") + (f" +- {spread:.4f}" if spread >= 5e-5 else "")
     micro = [None if s is None else 1e6 * s for s in (row.seconds, row.seconds_low)]
     upper = None if row.seconds_high is None else 1e6 * row.seconds_high
     kilo = [None if b is None else b / 1024 for b in (row.state_bytes, row.temp_bytes)]
-    spread = "-" if upper is None else f"{_show(micro[1], '.1f')}-{_show(upper, '.1f')}"
+    quartiles = "-" if upper is None else f"{_show(micro[1], '.1f')}-{_show(upper, '.1f')}"
     return [
         name,
         rmse,
@@ -169,7 +175,7 @@ def _cells(row: Row) -> list[str]:
         _show(row.width, ".3f"),
         _show(row.state_rmse, ".4f"),
         _show(micro[0], ".1f"),
-        spread,
+        quartiles,
         _show(row.compile_seconds, ".2f"),
         _show(kilo[0], ".1f"),
         _show(kilo[1], ".1f"),

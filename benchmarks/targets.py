@@ -1,0 +1,220 @@
+"""The learner's targets, each printed by a command.
+
+    python benchmarks/targets.py chaotic            (200 000 observations: several minutes)
+    python benchmarks/targets.py chaotic --quick    (20 000)
+    python benchmarks/targets.py linear
+    python benchmarks/targets.py coverage
+    python benchmarks/targets.py million
+
+Each prints what was asked for and what was measured; nothing is hidden when a target is missed.
+"""
+
+import argparse
+import gc
+import resource
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import rmcvi
+from rmcvi.baselines import fixed_lag_smoother, kalman_smoother, particle_filter
+from rmcvi.diagnostics import interval_coverage, stepwise_rmse
+
+
+def say(what: str, measured: str, target: str, met: bool) -> None:
+    """One line of the verdict."""
+    print(f"{'met   ' if met else 'MISSED'}  {what}: {measured} (target: {target})", flush=True)
+
+
+def error(estimate: Any, truth: Any) -> float:
+    """Mean over time of the root mean square over coordinates."""
+    return float(jnp.mean(stepwise_rmse(estimate, truth)))
+
+
+def chaotic_learner(length: int, particles: int) -> tuple[Any, rmcvi.OnlineEstimator]:
+    """The true model, and a learner that starts from (rho, gamma) = (.05, 1.5)."""
+    truth = rmcvi.models.ChaoticRNN(dim=5)
+    start = rmcvi.models.ChaoticRNN(dim=5, rho=0.05, gamma=1.5)
+    decay = {"power": 1, "transition_steps": length}
+    learner = rmcvi.OnlineEstimator(
+        start,
+        rmcvi.families.InnovationFamily(start, hidden=64, key=jax.random.key(1)),
+        rmcvi.RMCVI(particles, window=12, bptt=4),
+        optax.adam(optax.polynomial_schedule(1e-3, 1e-4, **decay)),
+        optax.adam(optax.polynomial_schedule(1e-3, 5e-5, **decay)),
+        trainable=rmcvi.Trainable(model=rmcvi.only(start, lambda m: (m.log_rho, m.log_gamma))),
+        average_from=length // 2,
+    )
+    return truth, learner
+
+
+def chaotic(length: int, particles: int, held_out: int = 2, floor_particles: int = 20_000) -> None:
+    """Chaotic network, phi and (rho, gamma) together, against a particle smoother that knows."""
+    truth, learner = chaotic_learner(length, particles)
+    xs, ys = rmcvi.simulate(truth, jax.random.key(3), length)
+    state, blocks = learner.init(jax.random.key(2)), 10
+
+    def collect(learner, state, info):
+        return learner.filter(state).mean, info.prediction.low, info.prediction.high, info.ess
+
+    for b in range(blocks):
+        rows = slice(b * length // blocks, (b + 1) * length // blocks)
+        begun = time.perf_counter()
+        state, (mean, low, high, ess) = rmcvi.scan(learner, state, ys[rows], collect=collect)
+        now = learner.model_at(state).parameters()
+        inside = float(jnp.mean((ys[rows] > low) & (ys[rows] < high)))
+        print(
+            f"  {rows.stop:>7} observations  rho {float(now['rho']):.5f}  gamma "
+            f"{float(now['gamma']):.4f}  filter {error(mean, xs[rows]):.4f}  coverage {inside:.3f}"
+            f"  ess {float(ess.mean()):.1f}  {1e3 * (time.perf_counter() - begun) / len(mean):.2f}"
+            " ms/step",
+            flush=True,
+        )
+    model, family = (at(state, averaged=True) for at in (learner.model_at, learner.family_at))
+    told = {name: float(v) for name, v in model.parameters().items() if v.ndim == 0}
+    off = max(abs(told["rho"] / 0.025 - 1), abs(told["gamma"] / 2.5 - 1))
+    text = f"rho {told['rho']:.5f}, gamma {told['gamma']:.4f}, off by {off:.2%}"
+    say("parameters, averaged iterates", text, "1 %", off <= 0.01)
+    ratios = []
+    for seed in range(777, 777 + held_out):
+        xe, ye = rmcvi.simulate(truth, jax.random.key(seed), 2000)
+        ours = _filter_and_smooth(model, family, ye)
+        key, options = jax.random.key(seed + 1), {"num_particles": floor_particles}
+        floor = particle_filter(truth, ye, key=key, **options).mean
+        back = fixed_lag_smoother(truth, ye, key=key, lag=8, **options).mean
+        rows = [error(v, xe) for v in (ours[0], floor, ours[1], back)]
+        print(
+            f"  held out {seed}: filter {rows[0]:.4f} (floor {rows[1]:.4f}), smoother "
+            f"{rows[2]:.4f} (floor {rows[3]:.4f}), raw {error(ye, xe):.4f}"
+        )
+        ratios.append((rows[0] / rows[1] - 1, rows[2] / rows[3] - 1))
+    over = np.mean(ratios, 0)
+    say("filtering above the particle floor", f"{over[0]:.2%}", "4 %", over[0] <= 0.04)
+    say("smoothing above the particle floor", f"{over[1]:.2%}", "6 %", over[1] <= 0.06)
+
+
+def _filter_and_smooth(model: Any, family: Any, ys: Any) -> tuple[Any, Any]:
+    """Means of a whole sequence for fixed parameters."""
+    frozen = rmcvi.OnlineEstimator(
+        model,
+        family,
+        rmcvi.RMCVI(2, window=2, bptt=1),
+        optax.sgd(0.0),
+        optax.sgd(0.0),
+        trainable=rmcvi.Trainable(model=False, family=False),
+    )
+    state = frozen.init(jax.random.key(0))
+    _, means = rmcvi.scan(frozen, state, ys, collect=lambda n, s, _: n.filter(s).mean)
+    return means, frozen.smooth_sequence(state, ys, num=500).mean
+
+
+def linear(length: int = 20_000) -> None:
+    """Linear Gaussian: q learned by RMCVI against the Kalman smoother of the same model."""
+    model = rmcvi.models.LinearGaussian.preset("campbell", 10, jax.random.key(0))
+    learner = rmcvi.OnlineEstimator(
+        model,
+        rmcvi.families.InnovationFamily(model, hidden=64, key=jax.random.key(1)),
+        rmcvi.RMCVI(50, window=12, bptt=4),
+        optax.sgd(0.0),
+        optax.adam(optax.polynomial_schedule(3e-3, 1e-4, 1, length)),
+        trainable=rmcvi.Trainable(model=False),
+        average_from=length // 2,
+    )
+    _, ys = rmcvi.simulate(model, jax.random.key(2), length)
+    state, _ = rmcvi.scan(learner, learner.init(jax.random.key(3)), ys, collect=lambda *_: None)
+    xe, ye = rmcvi.simulate(model, jax.random.key(4), 2000)
+    exact = kalman_smoother(model, ye)
+    _, smoothed = _filter_and_smooth(model, learner.family_at(state, averaged=True), ye)
+    ours, best = error(smoothed, xe), error(exact.mean, xe)
+    what = f"{ours:.5f} against Kalman {best:.5f}, {ours / best - 1:.2%} above"
+    say("RMSE of smoothed means", what, "1 %", ours / best - 1 <= 0.01)
+
+
+def coverage(length: int = 20_000) -> None:
+    """90 % intervals of one-step forecasts, learned online, second half."""
+    truths = {
+        "linear": rmcvi.models.LinearGaussian.preset("campbell", 3, jax.random.key(0)),
+        "chaotic": rmcvi.models.ChaoticRNN(dim=3),
+        "volatility": rmcvi.models.StochasticVolatility(2),
+    }
+    starts = {
+        "linear": rmcvi.models.LinearGaussian(0.5 * jnp.ones(3), jnp.ones(3), 0.2, 0.4),
+        "chaotic": rmcvi.models.ChaoticRNN(dim=3, rho=0.05, gamma=1.5),
+        "volatility": rmcvi.models.StochasticVolatility(2, persistence=0.8, noise=0.5),
+    }
+    for name, truth in truths.items():
+        start = starts[name]
+        learner = rmcvi.OnlineEstimator(
+            start,
+            rmcvi.families.InnovationFamily(start, hidden=32, key=jax.random.key(1)),
+            rmcvi.RMCVI(50, window=10, bptt=3),
+            optax.adam(1e-3),
+            optax.adam(1e-3),
+        )
+        _, ys = rmcvi.simulate(truth, jax.random.key(2), length)
+        _, infos = rmcvi.scan(
+            learner,
+            learner.init(jax.random.key(3)),
+            ys,
+            collect=lambda n, s, i: (i.prediction.low, i.prediction.high),
+        )
+        half = slice(length // 2, None)
+        share = float(interval_coverage(ys[half], infos[0][half], infos[1][half]))
+        say(f"coverage, {name}", f"{share:.2%}", "88-92 %", 0.88 <= share <= 0.92)
+
+
+def million(length: int = 1_000_000, chunk: int = 20_000) -> None:
+    """1e6 updates: time per step and memory at the start and at the end; float32 statistics."""
+    truth = rmcvi.models.ChaoticRNN(dim=2)
+    learner = rmcvi.OnlineEstimator(
+        truth,
+        rmcvi.families.InnovationFamily(truth, hidden=8, memory=2, key=jax.random.key(1)),
+        rmcvi.RMCVI(5, window=4, bptt=2),
+        optax.adam(1e-4),
+        optax.adam(1e-4),
+        draws=20,
+    )
+    state, times, sizes = learner.init(jax.random.key(2)), [], []
+    total, exact = 0.0, 0.0
+    for b in range(length // chunk):
+        _, ys = rmcvi.simulate(truth, jax.random.fold_in(jax.random.key(3), b), chunk)
+        begun = time.perf_counter()
+        state, steps = rmcvi.scan(learner, state, ys, collect=lambda n, s, i: i.increment)
+        exact += float(np.sum(np.asarray(steps, np.float64)))
+        times.append((time.perf_counter() - begun) / chunk)
+        gc.collect()
+        sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    total = float(state.recursion.offset.value + state.recursion.entropy)
+    early, late = np.median(times[1:6]), np.median(times[-5:])
+    what = f"{1e6 * early:.0f} us early, {1e6 * late:.0f} us late"
+    say("time per step over 1e6 updates", what, "constant", late < 1.3 * early)
+    grown = sizes[-1] - sizes[5]
+    say("peak memory after the first chunks", f"grew by {grown:.1f} MB", "constant", grown < 5.0)
+    drift = abs(total / exact - 1)
+    say("running ELBO, float32", f"off by {drift:.1e} (relative)", "1e-5", drift < 1e-5)
+
+
+def main() -> None:
+    """Run one target."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("target", choices=["chaotic", "linear", "coverage", "million"])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the observations")
+    parser.add_argument("--particles", type=int, default=50, help="for chaotic (default 50)")
+    options = parser.parse_args()
+    shrink = 10 if options.quick else 1
+    if options.target == "chaotic":
+        chaotic(200_000 // shrink, options.particles)
+    elif options.target == "linear":
+        linear(20_000 // shrink)
+    elif options.target == "coverage":
+        coverage(20_000 // shrink)
+    else:
+        million(1_000_000 // shrink)
+
+
+if __name__ == "__main__":
+    main()

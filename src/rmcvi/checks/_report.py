@@ -1,0 +1,136 @@
+"""What a conformance suite says: one finding per check, each a sentence for people.
+
+A check is a function without arguments that returns None (fine) or a sentence. A sentence that
+starts with `hint: ` or `not tried because ` is no failure. What a check raises becomes a sentence
+too, and a check whose preconditions failed is not tried.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+HINT = "hint: "
+SKIPPED = "not tried because "
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The outcome of one check; `sentence` is empty when there is nothing to say."""
+
+    name: str
+    ok: bool
+    sentence: str
+
+    def __str__(self) -> str:
+        mark = "ok" if self.ok else "FAILED"
+        if self.sentence.startswith(HINT):
+            mark = "hint"
+        if self.sentence.startswith(SKIPPED):
+            mark = "skipped"
+        said = self.sentence.removeprefix(HINT)
+        return f"{mark:<7} {self.name}" + (f": {said}" if said else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All findings about one subject; `print` it."""
+
+    subject: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return all(finding.ok for finding in self.findings)
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The findings that are not ok."""
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+    def __str__(self) -> str:
+        count = len(self.failed)
+        verdict = f"{count} of {len(self.findings)} checks failed" if count else "conforms"
+        return "\n".join([f"{self.subject}: {verdict}", *map(str, self.findings)])
+
+    def raise_if_failed(self) -> None:
+        """Raise a ValueError that lists the failed checks, if there are any."""
+        if not self.ok:
+            raise ValueError(
+                "\n".join([f"{self.subject} does not conform", *map(str, self.failed)])
+            )
+
+
+class CallError(Exception):
+    """A method of the subject raised; the message is the sentence to report."""
+
+
+def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's result; what it raises is told under its own name."""
+    try:
+        return function(*arguments)
+    except CallError:
+        raise
+    except Exception as error:
+        raise CallError(told(name, error)) from error
+
+
+def told(name: str, error: Exception) -> str:
+    """`name raised Type: first line of the message`, with advice for what is often met."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    sentence = f"{name} raised {type(error).__name__}: {lines[0].strip()}"
+    if type(error).__name__.startswith(("Tracer", "Concretization", "NonConcrete")):
+        sentence += " (it must work under jax.jit: jnp.where instead of `if`, jnp instead of numpy)"
+    return sentence
+
+
+class Sheet:
+    """Collects findings. `needs` names the checks without which another makes no sense."""
+
+    def __init__(self, subject: str):
+        self.subject = subject
+        self.findings: list[Finding] = []
+        self._unusable: set[str] = set()
+
+    def check(self, name: str, check: Callable[[], str | None], needs: Sequence[str] = ()) -> None:
+        """Run a check and note what it says."""
+        self._note(name, *self._attempt(name, check, needs))
+
+    def compute(self, name: str, numbers: Callable[[], Any], needs: Sequence[str] = ()) -> Any:
+        """The numbers behind several checks, which `need` this name; None if there are none.
+
+        Only a failure is noted.
+        """
+        kept: list[Any] = []
+        sentence, blocked = self._attempt(name, lambda: kept.append(numbers()), needs)
+        if sentence is not None:
+            self._note(name, sentence, blocked)
+        return kept[0] if kept else None
+
+    def report(self) -> Report:
+        """Everything noted so far."""
+        return Report(self.subject, tuple(self.findings))
+
+    def usable(self, *names: str) -> bool:
+        """Whether none of these checks failed or was left out for want of another."""
+        return not self._unusable.intersection(names)
+
+    def _attempt(
+        self, name: str, check: Callable[[], str | None], needs: Sequence[str]
+    ) -> tuple[str | None, bool]:
+        broken = next((need for need in needs if need in self._unusable), None)
+        if broken is not None:
+            return f"{SKIPPED}`{broken}` did not pass", True
+        try:
+            return check(), False
+        except CallError as error:
+            return str(error), False
+        except Exception as error:
+            return told(f"the check `{name}`", error), False
+
+    def _note(self, name: str, sentence: str | None, blocked: bool) -> None:
+        said = sentence or ""
+        ok = not said or said.startswith((HINT, SKIPPED))
+        if blocked or not ok:
+            self._unusable.add(name)
+        self.findings.append(Finding(name, ok, said))

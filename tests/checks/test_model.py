@@ -1,0 +1,83 @@
+"""The zoo conforms; what is wrong is named, and nothing is raised."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import pytest
+
+from rmcvi import checks
+from tests.checks import _broken
+from tests.models.zoo import ZOO
+
+
+@cache
+def said(kind: type[_broken.Level]) -> dict[str, str]:
+    """Sentences of the checks that failed, by name."""
+    return {finding.name: finding.sentence for finding in checks.model(kind.build()).failed}
+
+
+@pytest.mark.parametrize("name", ["diagonal", "correlated", "chaotic", "neural", "volatility"])
+def test_the_zoo_conforms(name):
+    """Student-t emissions with two degrees of freedom among them; not even a hint is given."""
+    report = checks.model(ZOO[name]().model)
+    assert report.ok, str(report)
+    assert all(finding.sentence == "" for finding in report.findings)
+    report.raise_if_failed()
+
+
+def test_counts_skip_what_needs_a_density_on_the_line():
+    report = checks.model(_broken.Counts.build())
+    assert report.ok, str(report)
+    (skipped,) = (f for f in report.findings if f.sentence)
+    assert skipped.name == "emission: sampler and density agree"
+    assert "not tried because y[0] takes whole numbers only" in skipped.sentence
+    assert str(skipped).startswith("skipped emission")
+
+
+def test_sloppy_densities_are_told_apart():
+    """Each defect in its own sentence; nothing else fails."""
+    report = checks.model(_broken.Sloppy.build())
+    found = {f.name: f.sentence for f in report.failed}
+    assert set(found) == {
+        "initial: normalised in theta",
+        "transition: sampler and density agree",
+        "emission: sampler and density agree",
+    }
+    assert ".raw_scale[0]" in found["initial: normalised in theta"]
+    assert "forgotten -log scale" in found["initial: normalised in theta"]
+    transition = found["transition: sampler and density agree"]
+    assert "about the spread of x[0]" in transition and "times as wide" in transition
+    assert "about the spread of y[" in found["emission: sampler and density agree"]
+    (hint,) = (f for f in report.findings if f.sentence.startswith("hint"))
+    assert "field gain is a Python float, which is never learned" in hint.sentence
+    skipped = [f.name for f in report.findings if f.sentence.startswith("not tried")]
+    assert "missing: one is integrated out" in skipped
+    with pytest.raises(ValueError, match="forgotten -log scale"):
+        report.raise_if_failed()
+
+
+def test_what_raises_becomes_a_sentence_and_hides_nothing():
+    found = said(_broken.Leaky)
+    assert "raised TracerBoolConversionError" in found["shape of transition_sample"]
+    assert "it must work under jax.jit" in found["shape of transition_sample"]
+    assert found["shape of transition_log_prob"].endswith("one number: sum over the coordinates")
+    assert "for the same arguments" in found["pure: initial_sample"]
+    gradient = found["missing: finite gradients"]
+    assert "gradient of model.observed_log_prob in x is not finite" in gradient
+    assert all("\n" not in sentence for sentence in found.values())
+
+
+def test_a_sum_of_the_wrong_shape_is_named():
+    class Summed(_broken.Level):
+        def emission_log_prob(self, x, y, inputs):
+            return jnp.sum(y - x)
+
+    found = said(Summed)
+    assert "do not sum over them" in found["shape of emission_log_prob"]
+    assert set(found) == {"shape of emission_log_prob"}
+
+
+def test_something_else_is_no_model():
+    report = checks.model("a string")
+    assert str(report).splitlines()[0] == "model str: 1 of 1 checks failed"
+    assert "got str, expected a subclass of rmcvi.models.AbstractModel" in str(report)

@@ -24,7 +24,7 @@ class Case(NamedTuple):
     """A model with its textbook matrices and a stream."""
 
     model: Any
-    system: LinearSystem
+    system: Any
     ys: np.ndarray
     inputs: Inputs
 

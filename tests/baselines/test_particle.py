@@ -142,8 +142,11 @@ class Plain(AbstractModel):
     """A model that does not tell that its noise is Gaussian."""
 
     line: LinearGaussian
-    dim_state: int = 1
-    dim_obs: int = 1
+    dim_state: int
+    dim_obs: int
+
+    def __init__(self, line: LinearGaussian):
+        self.line, self.dim_state, self.dim_obs = line, 1, 1
 
     def initial_log_prob(self, x):
         return self.line.initial_log_prob(x)

@@ -10,4 +10,13 @@ from rmcvi.baselines._kalman_recursion import ExtendedKalmanRecursion as Extende
 from rmcvi.baselines._kalman_recursion import KalmanRecursion as KalmanRecursion
 from rmcvi.baselines._least_squares import RecursiveLeastSquares as RecursiveLeastSquares
 from rmcvi.baselines._lstm import OnlineLSTM as OnlineLSTM
+from rmcvi.baselines._ovsmc import OVSMC as OVSMC
+from rmcvi.baselines._paris import AllPairs as AllPairs
+from rmcvi.baselines._paris import Paris as Paris
+from rmcvi.baselines._particle import ParticleRecursion as ParticleRecursion
+from rmcvi.baselines._particle_smoother import ParticleFiltered as ParticleFiltered
+from rmcvi.baselines._particle_smoother import fixed_lag_smoother as fixed_lag_smoother
+from rmcvi.baselines._particle_smoother import particle_filter as particle_filter
+from rmcvi.baselines._particle_smoother import particle_smoother as particle_smoother
 from rmcvi.baselines._persistence import Persistence as Persistence
+from rmcvi.baselines._proposal_network import ProposalNetwork as ProposalNetwork

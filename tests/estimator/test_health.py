@@ -19,7 +19,8 @@ def follow(
     ys = jax.random.normal(jax.random.key(0), (len(scores), 2))
 
     def step(state: Any, row: Any) -> Any:
-        state, alarms = health.step(state, *row, jnp.asarray(ess), jnp.asarray(beyond))
+        y, score = row
+        state, alarms = health.step(state, y, score, jnp.asarray(ess), jnp.asarray(beyond))
         return state, (alarms, state.factor)
 
     rows = (ys, jnp.asarray(scores))

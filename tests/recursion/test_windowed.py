@@ -60,7 +60,8 @@ def test_reuse_sums_the_increments_of_the_window() -> None:
     _, reused, _ = run(rmcvi.RMCVI(**settings, reuse=True), model, family, ys)
     total = np.cumsum(np.asarray(increments), 0) / np.arange(1, T + 1)[:, None]
     np.testing.assert_allclose(reused, total, rtol=1e-9, atol=1e-9)
-    _, short, infos = run(rmcvi.RMCVI(**settings | {"window": 3}, reuse=True), model, family, ys)
+    recursion = rmcvi.RMCVI(4, window=3, bptt=3, reuse=True)
+    _, short, infos = run(recursion, model, family, ys)
     np.testing.assert_allclose(short[:3], total[:3], rtol=1e-9, atol=1e-9)
     assert not np.allclose(short[4], total[4], rtol=1e-2)
     assert float(infos.mass_beyond[-1]) > 0.0

@@ -206,14 +206,15 @@ def _vector(name: str, values: Values | None, names: list[str], absent: float | 
         if names and absent is None:
             raise ValueError(f"{name}: got nothing, expected {', '.join(names)}")
         return np.full(len(names), np.nan)
+    row: Any = values
     if isinstance(values, Mapping):
         for key in values:
             check_option(name, key, names)
         lacking = [k for k in names if k not in values]
         if lacking and absent is None:
             raise ValueError(f"{name}: got no {', '.join(lacking)}, expected every input")
-        values = [values.get(k, absent) for k in names]
-    row = np.array([np.nan if v is None else v for v in values], float)
-    if row.shape != (len(names),):
-        raise ValueError(f"{name}: got {row.size} values, expected {len(names)}")
-    return row
+        row = [values.get(k, absent) for k in names]
+    array = np.array([np.nan if v is None else v for v in row], float)
+    if array.shape != (len(names),):
+        raise ValueError(f"{name}: got {array.size} values, expected {len(names)}")
+    return array

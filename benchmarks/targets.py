@@ -35,10 +35,10 @@ def error(estimate: Any, truth: Any) -> float:
     return float(stepwise_rmse(estimate - truth))
 
 
-def chaotic_learner(length: int, particles: int) -> tuple[Any, rmcvi.OnlineEstimator]:
+def chaotic_learner(length: int, particles: int, weights: int) -> tuple[Any, rmcvi.OnlineEstimator]:
     """The true model, and a learner that starts from (rho, gamma) = (.05, 1.5)."""
-    truth = rmcvi.models.ChaoticRNN(dim=5)
-    start = rmcvi.models.ChaoticRNN(dim=5, rho=0.05, gamma=1.5)
+    truth = rmcvi.models.ChaoticRNN(dim=5, key=jax.random.key(weights))
+    start = rmcvi.models.ChaoticRNN(dim=5, rho=0.05, gamma=1.5, key=jax.random.key(weights))
     decay = {"power": 1, "transition_steps": length}
     learner = rmcvi.OnlineEstimator(
         start,
@@ -52,9 +52,12 @@ def chaotic_learner(length: int, particles: int) -> tuple[Any, rmcvi.OnlineEstim
     return truth, learner
 
 
-def chaotic(length: int, particles: int, held_out: int = 2, floor_particles: int = 20_000) -> None:
+def chaotic(
+    length: int, particles: int, weights: int, held_out: int = 2, floor_particles: int = 20_000
+) -> None:
     """Chaotic network, phi and (rho, gamma) together, against a particle smoother that knows."""
-    truth, learner = chaotic_learner(length, particles)
+    truth, learner = chaotic_learner(length, particles, weights)
+    print(f"chaotic network, weights drawn from key({weights}), {particles} particles")
     xs, ys = rmcvi.simulate(truth, jax.random.key(3), length)
     state, blocks = learner.init(jax.random.key(2)), 10
 
@@ -204,10 +207,11 @@ def main() -> None:
     parser.add_argument("target", choices=["chaotic", "linear", "coverage", "million"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the observations")
     parser.add_argument("--particles", type=int, default=50, help="for chaotic (default 50)")
+    parser.add_argument("--weights", type=int, default=2, help="seed of the network (default 2)")
     options = parser.parse_args()
     shrink = 10 if options.quick else 1
     if options.target == "chaotic":
-        chaotic(200_000 // shrink, options.particles)
+        chaotic(200_000 // shrink, options.particles, options.weights)
     elif options.target == "linear":
         linear(20_000 // shrink)
     elif options.target == "coverage":

@@ -83,7 +83,7 @@ def same_bits(a: Any, b: Any) -> bool:
     return all(np.array_equal(data(v), data(w), equal_nan=True) for v, w in pairs)
 
 
-def test_updates_scan_and_chunks_agree_to_the_bit() -> None:
+def test_updates_scan_and_chunks_agree_to_the_bit(capsys: pytest.CaptureFixture[str]) -> None:
     """The way a stream is cut does not matter."""
     learner, ys = small_learner(), stream(linear_model(), 12)
     start = learner.init(jax.random.key(1))
@@ -95,7 +95,11 @@ def test_updates_scan_and_chunks_agree_to_the_bit() -> None:
     chunked = start
     for part in (ys[:6], ys[6:]):
         chunked, _ = rmcvi.scan(learner, chunked, part)
-    looped, history = rmcvi.run(learner, iter(ys), start, chunk=5)
+    looped, history = rmcvi.run(learner, list(ys), start, chunk=5, progress=True)
+    line = capsys.readouterr().err.split("\r")[-1]
+    assert line.startswith("12 of 12 observations")
+    assert "ELBO/t" in line
+    assert "ess" in line
     assert same_bits(whole, single)
     assert same_bits(whole, looped)
     np.testing.assert_array_equal(history.elbo, infos.elbo)

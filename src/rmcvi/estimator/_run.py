@@ -6,7 +6,7 @@ Both give the numbers of single updates, to the bit, however the stream is cut.
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 import equinox as eqx
@@ -53,24 +53,41 @@ def run(
     """Learn from an iterable of observations, each `y` or `(y, u, dt)` (u, dt may be None).
 
     Rows go to the compiled loop in chunks; the last, shorter chunk uses the same program. With
-    `progress` a line on standard error tells rate, ELBO/t and effective sample size.
+    `progress` a line on standard error tells rate, remaining time (if the stream has a length),
+    ELBO/t and effective sample size.
     """
     check_int("chunk", chunk)
-    parts, begun, seen = [], time.perf_counter(), 0
+    parts, line = [], _ProgressLine(len(stream) if isinstance(stream, Sized) else None)
     for count, ys, inputs in _chunks(learner, stream, chunk):
         state, infos, kept = _advance(learner, state, ys, inputs, jnp.asarray(count), collect)
         parts.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:n], kept))
-        seen += count
         if progress:
-            elbo, ess = float(infos.elbo[count - 1]), float(infos.ess[count - 1])
-            rate = seen / (time.perf_counter() - begun)
-            line = f"{seen} observations  {rate:.0f}/s  ELBO/t {elbo / int(state.t):+.3f}"
-            print(f"\r{line}  ess {ess:.1f}", end="", file=sys.stderr, flush=True)
+            line.show(count, state, jax.tree.map(lambda v, n=count: v[n - 1], infos))
     if progress:
         print(file=sys.stderr)
     if not parts:
         raise ValueError("stream: got no observation, expected at least one")
     return state, jax.tree.map(lambda *v: jnp.asarray(np.concatenate(v)), *parts)
+
+
+class _ProgressLine:
+    """One line on standard error that is written over and over."""
+
+    def __init__(self, total: int | None):
+        self.total, self.seen, self.begun = total, 0, time.perf_counter()
+
+    def show(self, count: int, state: Any, info: Any) -> None:
+        """`count` more observations, the last of which told `info`."""
+        self.seen += count
+        rate = self.seen / (time.perf_counter() - self.begun)
+        words = [f"{self.seen} observations", f"{rate:.0f}/s"]
+        if self.total is not None:
+            words[0] = f"{self.seen} of {self.total} observations"
+            words.append(f"{(self.total - self.seen) / rate:.0f} s left")
+        if hasattr(info, "elbo"):
+            words.append(f"ELBO/t {float(info.elbo) / int(state.t):+.3f}")
+            words.append(f"ess {float(info.ess):.1f}")
+        print("\r" + "  ".join(words).ljust(79), end="", file=sys.stderr, flush=True)
 
 
 def _chunks(

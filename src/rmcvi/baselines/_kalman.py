@@ -9,6 +9,8 @@ which is log N(y; G m-, G P- G' + R) for Gaussian emissions, whatever is missing
 noises are diagonal, so is P: variances are kept, and nothing is factorised.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -72,14 +74,33 @@ def filter_step(
     prior = predict(model, Moments(law.mean, law.covariance, first.astype(y.dtype)), inputs)
     rows = model.emission_information(prior.mean, split_missing(y)[1], inputs)
     cross = rows @ prior.covariance
-    chol = jnp.linalg.cholesky(jnp.eye(len(rows), dtype=y.dtype) + symmetric(cross @ rows.T))
-    gain = cho_solve((chol, True), cross).T
+    inverse, log_det = inverse_and_log_det(
+        jnp.eye(len(rows), dtype=y.dtype) + symmetric(cross @ rows.T)
+    )
+    gain = cross.T @ inverse
     kept = jnp.eye(rows.shape[1], dtype=y.dtype) - gain @ rows
     covariance = symmetric(kept @ prior.covariance @ kept.T) + symmetric(gain @ gain.T)
     log_g, score = jax.value_and_grad(model.observed_log_prob)(prior.mean, y, inputs)
     shift = covariance @ score
-    evidence = log_g + 0.5 * score @ shift - jnp.sum(jnp.log(jnp.diagonal(chol)))
+    evidence = log_g + 0.5 * score @ shift - 0.5 * log_det
     return Law(prior.mean + shift, covariance), evidence
+
+
+@jax.custom_jvp
+def inverse_and_log_det(
+    matrix: Float[Array, "d d"],
+) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+    """Inverse and log-determinant; their derivatives are products, which vectorise well."""
+    chol = jnp.linalg.cholesky(matrix)
+    inverse = cho_solve((chol, True), jnp.eye(len(matrix), dtype=matrix.dtype))
+    return symmetric(inverse), 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+
+
+@inverse_and_log_det.defjvp
+def _inverse_and_log_det_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Any, Any]:
+    inverse, log_det = inverse_and_log_det(*primals)
+    (moved,) = tangents
+    return (inverse, log_det), (-inverse @ moved @ inverse, jnp.vdot(inverse, moved))
 
 
 def kalman_filter(

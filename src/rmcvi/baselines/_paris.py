@@ -19,7 +19,8 @@ from rmcvi.baselines._cloud import Cloud
 from rmcvi.models import AbstractGaussianModel, AbstractModel
 from rmcvi.models._gaussian import whiten
 
-BLOCK = 32  # rows of the exact fallback treated at once; so few are not worth another try
+BLOCK = 32  # rows of the exact fallback treated at once
+PRICE = 20  # a try costs as much as this many weights of the fallback (measured)
 
 
 class Links(eqx.Module):
@@ -67,13 +68,13 @@ class AllPairs(AbstractLinking):
 
 
 class Paris(AbstractLinking):
-    """M draws per particle by accept-reject; the last few, and all after `max_tries`, exactly."""
+    """M draws per particle by accept-reject; what they leave is drawn from the exact law."""
 
     num: int = eqx.field(static=True)
     max_tries: int = eqx.field(static=True)
 
     def __init__(self, num: int = 2, max_tries: int = 200):
-        """`num` = M."""
+        """`num` = M draws; fewer tries than `max_tries` if too few of them are accepted."""
         self.num = check_int("num", num)
         self.max_tries = check_int("max_tries", max_tries)
 
@@ -105,20 +106,21 @@ def draw_backward(
     z = whiten(scale, x)
 
     def propose(loop):
-        tries, index, done = loop
+        tries, index, done, _ = loop
         k1, k2 = jax.random.split(jax.random.fold_in(key, tries))
         level = jax.random.uniform(k1, (num,), x.dtype) * cumulative[-1]
         proposal = jnp.minimum(jnp.searchsorted(cumulative, level, side="right"), last)
         distance = jnp.sum((z - mu[proposal]) ** 2, 1)
         accept = jnp.log(jax.random.uniform(k2, (num,), x.dtype)) < -0.5 * distance
         index = jnp.where(~done & accept, proposal.astype(jnp.int32), index)
-        return tries + 1, index, done | accept
+        return tries + 1, index, done | accept, jnp.sum(~done & accept)
 
-    def unfinished(loop):
-        return (loop[0] < max_tries) & (jnp.sum(~loop[2]) > BLOCK)
+    def worthwhile(loop):
+        tries, _, done, saved = loop
+        return (tries < max_tries) & ~jnp.all(done) & (saved * len(mu) > PRICE * num)
 
-    start = (jnp.zeros((), int), jnp.zeros(num, jnp.int32), jnp.zeros(num, bool))
-    _, index, done = jax.lax.while_loop(unfinished, propose, start)
+    start = (jnp.zeros((), int), jnp.zeros(num, jnp.int32), jnp.zeros(num, bool), jnp.array(num))
+    _, index, done, _ = jax.lax.while_loop(worthwhile, propose, start)
     return _exact(jax.random.fold_in(key, max_tries), model, before, x, inputs, index, done)
 
 
@@ -140,13 +142,27 @@ def _exact(
         padded, done = loop
         rows = jnp.nonzero(~done, size=BLOCK, fill_value=num)[0]
         at = jnp.minimum(rows, num - 1)
-        cumulative = jnp.cumsum(jax.nn.softmax(_logits(model, before, x[at], inputs), 1), 1)
-        below = cumulative <= (uniform[at] * cumulative[:, -1])[:, None]
-        drawn = jnp.sum(below, 1, dtype=index.dtype).clip(0, cumulative.shape[1] - 1)
-        return padded.at[rows].set(drawn), done.at[rows].set(True, mode="drop")
+        drawn = _invert(jax.nn.softmax(_logits(model, before, x[at], inputs), 1), uniform[at])
+        return padded.at[rows].set(drawn.astype(index.dtype)), done.at[rows].set(True, mode="drop")
 
     padded, _ = jax.lax.while_loop(lambda loop: ~jnp.all(loop[1]), block, (padded, done))
     return padded[:num]
+
+
+def _invert(w: Float[Array, "b m"], level: Float[Array, "b"]) -> Int[Array, "b"]:
+    """First index at which cumulative weights exceed level times their total, in two stages."""
+    rows, total = w.shape
+    width = max(round(total**0.5), 1)
+    parts = jnp.pad(w, ((0, 0), (0, -total % width))).reshape(rows, -1, width)
+    coarse = jnp.cumsum(jnp.sum(parts, 2), 1)
+    level = level * coarse[:, -1]
+    part = jnp.sum(coarse <= level[:, None], 1).clip(0, parts.shape[1] - 1)
+    take = jnp.arange(rows)
+    fine = (
+        jnp.cumsum(parts[take, part], 1)
+        + (coarse[take, part] - jnp.sum(parts[take, part], 1))[:, None]
+    )
+    return (part * width + jnp.sum(fine <= level[:, None], 1)).clip(0, total - 1)
 
 
 def _logits(

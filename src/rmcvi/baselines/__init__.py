@@ -12,6 +12,9 @@ from rmcvi.baselines._kalman_recursion import KalmanRecursion as KalmanRecursion
 from rmcvi.baselines._kernel_ridge import KernelRidge as KernelRidge
 from rmcvi.baselines._least_squares import RecursiveLeastSquares as RecursiveLeastSquares
 from rmcvi.baselines._lstm import OnlineLSTM as OnlineLSTM
+from rmcvi.baselines._offline import Trained as Trained
+from rmcvi.baselines._offline import pathwise_elbo as pathwise_elbo
+from rmcvi.baselines._offline import train_offline as train_offline
 from rmcvi.baselines._ovsmc import OVSMC as OVSMC
 from rmcvi.baselines._paris import AllPairs as AllPairs
 from rmcvi.baselines._paris import Paris as Paris

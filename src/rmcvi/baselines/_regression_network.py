@@ -1,6 +1,8 @@
 """A neural regressor, f(z) = s (W2 relu(W1 z + b1) + b2), warm-started from the step before.
 
-Least squares on targets in units of their standard deviations s, by Adam on minibatches.
+Least squares on targets in units of their standard deviations s, by Adam on minibatches. Outside of
+the sample a ReLU network grows without bound, and so would dV/dx: inputs are clipped to three
+standard deviations.
 """
 
 import equinox as eqx
@@ -12,6 +14,8 @@ from jaxtyping import Array, Float
 from rmcvi._core.checks import check_int, check_real
 from rmcvi.baselines._regressor import AbstractRegressor
 
+REACH = 3.0
+
 
 class NetworkFit(eqx.Module):
     """One hidden layer, and the unit of each output."""
@@ -22,9 +26,9 @@ class NetworkFit(eqx.Module):
     b2: Float[Array, "outputs"]
     unit: Float[Array, "outputs"]
 
-    def standard(self, z: Float[Array, "dx"]) -> Float[Array, "outputs"]:
-        """The outputs before their units."""
-        return self.w2 @ jax.nn.relu(self.w1 @ z + self.b1) + self.b2
+    def features(self, z: Float[Array, "dx"]) -> Float[Array, "hidden"]:
+        """What the hidden layer tells."""
+        return jax.nn.relu(self.w1 @ jnp.clip(z, -REACH, REACH) + self.b1)
 
 
 class NetworkRegressor(AbstractRegressor):
@@ -35,7 +39,7 @@ class NetworkRegressor(AbstractRegressor):
     rate: float = eqx.field(static=True)
     batch: int = eqx.field(static=True)
 
-    def __init__(self, hidden: int = 100, *, steps: int = 200, rate: float = 1e-2, batch: int = 50):
+    def __init__(self, hidden: int = 100, *, steps: int = 200, rate: float = 3e-3, batch: int = 50):
         """A network of one hidden layer."""
         self.hidden = check_int("hidden", hidden)
         self.steps = check_int("steps", steps)
@@ -62,7 +66,8 @@ class NetworkRegressor(AbstractRegressor):
         start = eqx.tree_at(lambda f: f.unit, last, unit)
 
         def loss(fit, z, wanted):
-            return jnp.mean((jax.vmap(fit.standard)(z) - wanted / unit[None]) ** 2)
+            got = jax.vmap(fit.features)(z) @ fit.w2.T + fit.b2[None]
+            return jnp.mean((got - wanted / unit[None]) ** 2)
 
         def descend(loop, rows):
             fit, memory = loop
@@ -74,5 +79,4 @@ class NetworkRegressor(AbstractRegressor):
 
     def predict(self, fit, z, count):
         """In the units of the targets."""
-        hidden = jax.nn.relu(fit.w1 @ z + fit.b1)
-        return fit.unit[:count] * (fit.w2[:count] @ hidden + fit.b2[:count])
+        return fit.unit[:count] * (fit.w2[:count] @ fit.features(z) + fit.b2[:count])

@@ -82,6 +82,18 @@ class Leaky(Level):
         return jnp.nansum(self.emission_log_prob(x, y, inputs) * x)
 
 
+class Correlated(Level):
+    """Right as a joint density, wrong where a coordinate is missing: no observed_log_prob."""
+
+    def emission_log_prob(self, x, y, inputs):
+        away = y - jnp.broadcast_to(x, (2,))
+        return norm.logpdf(away, jnp.stack([0.0 * x[0], 0.8 * away[0]]), 0.5)
+
+    def emission_sample(self, key, x, inputs):
+        noise = 0.5 * jax.random.normal(key, (2,))
+        return jnp.broadcast_to(x, (2,)) + noise + jnp.stack([0.0 * x[0], 0.8 * noise[0]])
+
+
 class Counts(Level):
     """Sound: Poisson counts, whose emission has no Stein identities."""
 

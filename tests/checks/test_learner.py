@@ -1,10 +1,13 @@
 """The estimator conforms; peeking, hoarding and growing are named."""
 
+import pytest
+
 from rmcvi import checks
 from tests.checks import _broken
 from tests.checks._small import small_learner
 
 
+@pytest.mark.slow
 def test_the_estimator_conforms():
     """A hint is allowed: how XLA fuses a loop may show in the last bit of an interval."""
     report = checks.learner(small_learner())

@@ -90,11 +90,12 @@ class Sheet:
     def __init__(self, subject: str):
         self.subject = subject
         self.findings: list[Finding] = []
-        self._unusable: set[str] = set()
+        self._unusable: dict[str, str] = {}  # with the check that failed first
 
     def check(self, name: str, check: Callable[[], str | None], needs: Sequence[str] = ()) -> None:
         """Run a check and note what it says."""
-        self._note(name, *self._attempt(name, check, needs))
+        sentence = self._blocked(name, needs)
+        self._note(name, self._attempt(name, check) if sentence is None else sentence)
 
     def compute(self, name: str, numbers: Callable[[], Any], needs: Sequence[str] = ()) -> Any:
         """The numbers behind several checks, which `need` this name; None if there are none.
@@ -102,9 +103,10 @@ class Sheet:
         Only a failure is noted.
         """
         kept: list[Any] = []
-        sentence, blocked = self._attempt(name, lambda: kept.append(numbers()), needs)
-        if sentence is not None:
-            self._note(name, sentence, blocked)
+        if self._blocked(name, needs) is None:
+            sentence = self._attempt(name, lambda: kept.append(numbers()))
+            if sentence is not None:
+                self._note(name, sentence)
         return kept[0] if kept else None
 
     def report(self) -> Report:
@@ -113,24 +115,27 @@ class Sheet:
 
     def usable(self, *names: str) -> bool:
         """Whether none of these checks failed or was left out for want of another."""
-        return not self._unusable.intersection(names)
+        return not any(name in self._unusable for name in names)
 
-    def _attempt(
-        self, name: str, check: Callable[[], str | None], needs: Sequence[str]
-    ) -> tuple[str | None, bool]:
-        broken = next((need for need in needs if need in self._unusable), None)
-        if broken is not None:
-            return f"{SKIPPED}`{broken}` did not pass", True
+    def _blocked(self, name: str, needs: Sequence[str]) -> str | None:
+        """Why the check makes no sense; whatever needs it makes none either."""
+        root = next((self._unusable[need] for need in needs if need in self._unusable), None)
+        if root is None:
+            return None
+        self._unusable[name] = root
+        return f"{SKIPPED}`{root}` did not pass"
+
+    def _attempt(self, name: str, check: Callable[[], str | None]) -> str | None:
         try:
-            return check(), False
+            return check()
         except CallError as error:
-            return str(error), False
+            return str(error)
         except Exception as error:
-            return told(f"the check `{name}`", error), False
+            return told(f"the check `{name}`", error)
 
-    def _note(self, name: str, sentence: str | None, blocked: bool) -> None:
+    def _note(self, name: str, sentence: str | None) -> None:
         said = sentence or ""
         ok = not said or said.startswith((HINT, SKIPPED))
-        if blocked or not ok:
-            self._unusable.add(name)
+        if not ok:
+            self._unusable[name] = name
         self.findings.append(Finding(name, ok, said))

@@ -76,6 +76,16 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path: Path) -> None:
         other.load(tmp_path / "live.ckpt")
 
 
+def test_units_can_be_left_alone() -> None:
+    """Without a standardiser the learner sees the rows as they are."""
+    shell = live(standardiser=False)
+    state, rows = _learner().init(jax.random.key(3)), ROWS[:5] / 100.0
+    for row in rows:
+        told = shell.learn_one(row)
+        state, info = _learner().update(state, row)
+        np.testing.assert_allclose(told.mean, info.prediction.mean, rtol=1e-12)
+
+
 def test_wrong_settings_are_named() -> None:
     """Argument, got, expected."""
     with pytest.raises(ValueError, match="learner: got one for 2 columns and 0 inputs"):

@@ -64,7 +64,7 @@ class Live:
         *,
         inputs: Sequence[str] | int = (),
         learner: AbstractLearner | None = None,
-        standardiser: Standardiser | None = None,
+        standardiser: Standardiser | bool = True,
         seed: int = 0,
         remedy: bool = True,
     ):
@@ -74,7 +74,8 @@ class Live:
             columns: names (or the number) of the observed columns.
             inputs: names (or the number) of the columns that are known beforehand.
             learner: any learner for standardised columns (default: `default_learner`).
-            standardiser: how units are learned (default: never forgetting, robust).
+            standardiser: how units are learned (True: robustly, never forgetting; False: the
+                learner takes the columns as they are).
             seed: of all random numbers.
             remedy: lengthen a window that is too short (the next row then compiles anew).
         """
@@ -88,8 +89,11 @@ class Live:
         if (self.learner.dim_obs, self.learner.dim_input) != dims:
             got = f"{self.learner.dim_obs} columns and {self.learner.dim_input} inputs"
             raise ValueError(f"learner: got one for {got}, expected {dims[0]} and {dims[1]}")
-        self.standardiser = Standardiser() if standardiser is None else standardiser
+        self.standardiser = Standardiser() if isinstance(standardiser, bool) else standardiser
         self.scaling = self.standardiser.init(dims[0])
+        if standardiser is False:
+            nothing, one = np.zeros(dims[0]), np.ones(dims[0])
+            self.scaling = dataclasses.replace(self.scaling, mean=nothing, scale=one, frozen=True)
         self.state = self.learner.init(jax.random.key(check_int("seed", seed, 0)))
         self.remedy = remedy
         self._as_dict = False

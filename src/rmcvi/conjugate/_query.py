@@ -1,0 +1,98 @@
+"""Questions to a seasonal learner: the next rows, the present one, the last ones.
+
+A forecast is what the learner says of rows in which nothing is seen.
+"""
+
+import statistics
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from rmcvi._core.checks import check_int, check_real
+from rmcvi._core.inputs import Inputs
+from rmcvi.conjugate._mixture import Band, simple_band
+from rmcvi.conjugate._smooth import smooth
+from rmcvi.conjugate._units import Located
+
+
+def forecast(
+    learner: Any,
+    state: Any,
+    horizon: int,
+    u: ArrayLike | None,
+    dt: ArrayLike | None,
+    level: float,
+) -> Band:
+    """Predictions of `horizon` rows."""
+    check_int("horizon", horizon)
+    check_real("level", level, 0.0, 1.0)
+    inputs = Inputs.sequence(horizon, u, dt, learner.dim_input)
+    return _forecast(learner, state, inputs, float(level))
+
+
+@eqx.filter_jit
+def _forecast(learner: Any, state: Any, inputs: Inputs, level: float) -> Band:
+    unseen = jnp.full(learner.dim_obs, jnp.nan)
+
+    def step(state, inputs):
+        state, info = learner.step_at(state, unseen, inputs, level)
+        return state, Band(info.prediction.mean, info.prediction.low, info.prediction.high)
+
+    return jax.lax.scan(step, state, inputs)[1]
+
+
+@eqx.filter_jit
+def present(learner: Any, state: Any, level: float) -> Band:
+    """The row that was taken in last."""
+
+    def located(component):
+        mean, cov = component.state.mean, component.state.covariance
+        d = learner.dim_obs
+        return component.units.located(mean[:d], jnp.diagonal(cov)[:d])
+
+    return _band(learner, state, jax.vmap(located)(state.components), state.recent.y[-1], level)
+
+
+def impute(learner: Any, state: Any, lag: int, level: float) -> Band:
+    """The last rows, by smoothing."""
+    check_int("lag", lag, 0)
+    check_real("level", level, 0.0, 1.0)
+    if lag >= learner.window or lag >= int(state.t):
+        raise ValueError(
+            f"lag: got {lag}, expected less than {learner.window} (the learner's window) and than "
+            f"{int(state.t)} (the rows it has seen)"
+        )
+    return _impute(learner, state, lag, float(level))
+
+
+@eqx.filter_jit
+def _impute(learner: Any, state: Any, lag: int, level: float) -> Band:
+    recent, kind = state.recent, learner.kind
+    us = jax.vmap(state.exogenous.standard)(recent.u)
+
+    def one(component, bent, mask):
+        rows = (recent.y, us, recent.phase)
+        return smooth(component, state.columns, bent, mask, *rows, learner.design, learner.settings)
+
+    located = jax.vmap(one, out_axes=1)(state.components, kind.bent, kind.mask)
+    located, ys = jax.tree.map(lambda v: v[-lag - 1 :], (located, recent.y))
+    return jax.vmap(lambda told, y: _band(learner, state, told, y, level))(located, ys)
+
+
+def _band(learner: Any, state: Any, told: Located, y: Float[Array, "dy"], level: float) -> Band:
+    """Values that were seen as they are, the others by the mixture."""
+    half = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
+    columns, waiting = state.columns, state.waiting
+    band = state.mixture.band(
+        told, columns.scale, learner.kind.bent, waiting, learner.settings.degrees, half
+    )
+    walk = simple_band(waiting, level)
+
+    def choose(simple: Array, modelled: Array) -> Array:
+        return jnp.where(jnp.isnan(y), jnp.where(columns.known, modelled, simple), y)
+
+    return jax.tree.map(choose, walk, band)

@@ -1,0 +1,81 @@
+"""Fixed-interval smoothing of the companion state (de Jong; Durbin and Koopman).
+
+    r <- L' r + H' S^{-1} e,    N <- L' N L + H' S^{-1} H,    L = I - G H,
+    E[x | all] = m- + C- r,    Cov[x | all] = C- - C- N C-,    then r <- F' r, N <- F' N F.
+
+Only innovation covariances are inverted: C is singular wherever a value was seen.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from rmcvi.conjugate._columns import Columns
+from rmcvi.conjugate._companion import Companion
+from rmcvi.conjugate._component import Component, ahead, extra_noise, standardised
+from rmcvi.conjugate._design import Design
+from rmcvi.conjugate._settings import Settings
+from rmcvi.conjugate._units import Located
+
+
+def smooth(
+    component: Component,
+    columns: Columns,
+    bent: Bool[Array, ""],
+    mask: Float[Array, "k"],
+    ys: Float[Array, "T dy"],
+    us: Float[Array, "T du"],
+    phases: Float[Array, "T"],
+    design: Design,
+    settings: Settings,
+) -> Located:
+    """Law of g(y) at each row given all of them, parameters held; the start is the average row."""
+    n, older = component.state.mean.shape[0], component.older
+    start = Companion(jnp.zeros(n), jnp.eye(n))
+
+    def forward(carry, row):
+        state, older = carry
+        y, u, phase = row
+        here = Component(
+            component.rows, state, older, component.profiles, component.noise, component.units
+        )
+        told, _ = ahead(here, columns, mask, u, phase, design)
+        z, seen = standardised(here, columns, bent, y)
+        error = jnp.where(seen, z - told.mu, 0.0)
+        extra = extra_noise(error**2 / told.spread, told.spread, columns, settings.gate)
+        state = told.joint.condition(error, extra, seen)
+        older = jnp.concatenate([state.mean[None, -design.size :], older])[: design.older]
+        return (state, older), (told.joint, told.transition, error, extra, seen)
+
+    def backward(carry, row):
+        r, big = carry
+        joint, transition, error, extra, seen = row
+        r, big = _absorb(joint, error, extra, seen, r, big)
+        mean = joint.mean + joint.covariance @ r
+        cov = joint.covariance - joint.covariance @ big @ joint.covariance
+        out = component.units.located(mean[: design.size], jnp.diagonal(cov)[: design.size])
+        lags = transition.shape[1]
+        move = jnp.zeros((n, n)).at[: design.size, :lags].set(transition)
+        move = move + jnp.eye(n, k=-design.size)
+        return (move.T @ r, move.T @ big @ move), out
+
+    _, tape = jax.lax.scan(forward, (start, jnp.zeros_like(older)), (ys, us, phases))
+    nothing = jnp.zeros(n), jnp.zeros((n, n))
+    return jax.lax.scan(backward, nothing, tape, reverse=True)[1]
+
+
+def _absorb(
+    joint: Companion,
+    error: Float[Array, "dy"],
+    extra: Float[Array, "dy"],
+    seen: Bool[Array, "dy"],
+    r: Float[Array, "n"],
+    big: Float[Array, "n n"],
+) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+    """Both r and N with one row's innovation."""
+    d, n = seen.shape[0], r.shape[0]
+    gain, inner = joint.gain(extra, seen)
+    inverse = jnp.where(seen[:, None] & seen[None], jnp.linalg.inv(inner), 0.0)
+    rest = jnp.eye(n).at[:, :d].add(-gain)
+    r = (rest.T @ r).at[:d].add(inverse @ error)
+    return r, (rest.T @ big @ rest).at[:d, :d].add(inverse)

@@ -55,7 +55,7 @@ class Info(eqx.Module):
     increment: Float[Array, ""]
     """L_t - L_{t-1}."""
     ess: Float[Array, ""]
-    """Effective sample size of the backward weights, averaged over particles."""
+    """Effective sample size of the weights, averaged over particles (NaN: there are none)."""
     contraction: Float[Array, ""]
     """Factor by which one backward step shrinks a difference (NaN where it was not estimated)."""
     mass: Float[Array, "lags"]

@@ -180,7 +180,7 @@ def _finite(run: _Run) -> str | None:
         path = not_finite(grads)
         if path is not None:
             return f"the gradient {path} at step {t}{row} is not finite"
-        for name in ("elbo", "increment", "ess"):
+        for name in ("elbo", "increment"):
             if not np.isfinite(np.asarray(getattr(info, name))):
                 return f"info.{name} at step {t}{row} is not finite"
         if int(info.result) >= int(Result.NON_FINITE):

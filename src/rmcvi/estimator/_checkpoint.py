@@ -69,8 +69,9 @@ def save(
         json.dumps(extra)
     except TypeError as error:
         raise ValueError(f"extra: {error}, expected values that JSON can hold") from None
-    key = next(leaf for leaf in jax.tree.leaves(state) if _is_key(leaf))
-    lines = _differences(_outline(state), _outline(jax.eval_shape(learner.init, key)), "state")
+    keys = [leaf for leaf in jax.tree.leaves(state) if _is_key(leaf)]
+    fresh = jax.eval_shape(learner.init, keys[0] if keys else jax.random.key(0))
+    lines = _differences(_outline(state), _outline(fresh), "state")
     if lines:
         raise ValueError(f"state: got one that the learner could not load: {_listed(lines)}")
     if target.is_file():
@@ -92,7 +93,7 @@ def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree
     target = Path(path).resolve()
     header, payload = _unpack(target, _read(target))
     _accept(target, header, _differences(header["learner"], _describe_learner(learner)))
-    impl = next(row["impl"] for row in header["leaves"] if row["impl"])
+    impl = next((row["impl"] for row in header["leaves"] if row["impl"]), None)
     try:
         key = jax.random.key(0, impl=impl)
     except ValueError:

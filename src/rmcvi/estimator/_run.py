@@ -1,6 +1,7 @@
 """Loops around the learner: over an array (`scan`) or over any iterable of observations (`run`).
 
-Both give the numbers of single updates, to the bit, however the stream is cut.
+Both end in the state of single updates, to the bit, however the stream is cut. (What is told on the
+way, such as an interval's end, may differ in its last digit where the compiler fuses differently.)
 """
 
 import itertools

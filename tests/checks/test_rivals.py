@@ -1,0 +1,29 @@
+"""The rivals pass the suite that users run on their own work."""
+
+from typing import Any
+
+import pytest
+
+import rmcvi
+from rmcvi import baselines, checks
+from tests.checks._small import small_model
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [baselines.Persistence(2), baselines.RecursiveLeastSquares(2, lags=(1,))],
+    ids=["persistence", "least squares"],
+)
+def test_learners_conform(learner: rmcvi.AbstractLearner) -> None:
+    """Nothing is peeked at, nothing grows, nothing breaks."""
+    checks.learner(learner).raise_if_failed()
+
+
+@pytest.mark.parametrize(
+    "recursion",
+    [baselines.KalmanRecursion(), baselines.ParticleRecursion(16, gradient=True)],
+    ids=["kalman", "particles"],
+)
+def test_recursions_conform(recursion: Any) -> None:
+    """With no family at all."""
+    checks.recursion(recursion, small_model(), None).raise_if_failed()

@@ -1,6 +1,7 @@
 """Learn state-space models online: one pass, constant cost per observation."""
 
 from rmcvi import baselines as baselines
+from rmcvi import checks as checks
 from rmcvi import data as data
 from rmcvi import diagnostics as diagnostics
 from rmcvi import families as families

@@ -1,5 +1,6 @@
 """The parts: exact Bayesian regression, exact conditioning, Student's t."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import t as student
@@ -16,10 +17,11 @@ def test_equals_bayesian_regression() -> None:
     noise, seen = 0.5 + rng.random((30, 2)), rng.random((30, 2)) < 0.7
     mean, prior = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]]), np.full((2, 4), 0.3)
     rows = Rows.prior(jnp.asarray(mean), jnp.asarray(prior))
+    learn = jax.jit(lambda rows, *given: rows.learn(*given, keep=1.0, prior=jnp.asarray(prior)))
     for a, b, v, s in zip(phi, y, noise, seen, strict=True):
         error = b - np.sum(np.asarray(rows.weights) * a, 1)
         given = (jnp.asarray(x) for x in (a, error, v, s))
-        rows = rows.learn(*given, keep=1.0, prior=jnp.asarray(prior))
+        rows = learn(rows, *given)
     for i in range(2):
         x, keep = phi[:, i][seen[:, i]], seen[:, i]
         precision = np.diag(1 / prior[i]) + (x / noise[keep, i, None]).T @ x

@@ -33,22 +33,24 @@ class Exogenous(eqx.Module):
 
     mean: Float[Array, "du"]
     variance: Float[Array, "du"]
-    count: Float[Array, ""]
+    count: Float[Array, "du"]
 
     @classmethod
     def unknown(cls, width: int) -> "Exogenous":
         """No rows."""
-        return cls(jnp.zeros(width), jnp.zeros(width), jnp.zeros(()))
+        return cls(jnp.zeros(width), jnp.zeros(width), jnp.zeros(width))
 
     def add(self, u: Float[Array, "du"], memory: float) -> "Exogenous":
-        """One row more."""
-        count = jnp.minimum(self.count + 1.0, memory)
-        error = u - self.mean
-        variance = (1.0 - 1.0 / count) * (self.variance + error**2 / count)
-        return Exogenous(self.mean + error / count, variance, count)
+        """One row more; NaN changes nothing."""
+        seen = ~jnp.isnan(u)
+        count = jnp.where(seen, jnp.minimum(self.count + 1.0, memory), self.count)
+        weight = jnp.where(seen, 1.0 / jnp.maximum(count, 1.0), 0.0)
+        error = jnp.where(seen, u - self.mean, 0.0)
+        variance = (1.0 - weight) * (self.variance + weight * error**2)
+        return Exogenous(self.mean + weight * error, variance, count)
 
     def standard(self, u: Float[Array, "du"]) -> Float[Array, "du"]:
-        """Inputs in standard units; 0 as long as it has not varied."""
-        varies = self.variance > 1e-12 * (1e-12 + self.mean**2)
-        root = jnp.sqrt(jnp.where(varies, self.variance, 1.0))
-        return jnp.where(varies, (u - self.mean) / root, 0.0)
+        """Inputs in standard units; 0 for NaN, and as long as an input has not varied."""
+        usable = ~jnp.isnan(u) & (self.variance > 1e-12 * (1e-12 + self.mean**2))
+        root = jnp.sqrt(jnp.where(usable, self.variance, 1.0))
+        return jnp.where(usable, (u - self.mean) / root, 0.0)

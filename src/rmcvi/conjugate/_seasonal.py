@@ -78,7 +78,8 @@ class SeasonalLearner(AbstractLearner):
             own: lags of a column that explain it.
             long: further lags of its own, beyond `own`.
             harmonics: sines and cosines of the period.
-            phase_input: the first input is the phase, in rows; otherwise rows are counted.
+            phase_input: the first input is the phase in rows, such as hours since any Monday;
+                otherwise rows are counted.
             plain: add a component without seasonal inputs, for series that have no season.
             keep: what a regression keeps from one row to the next, in (0, 1].
             degrees: of Student's t, an even number.
@@ -168,7 +169,7 @@ class SeasonalLearner(AbstractLearner):
     ) -> tuple[SeasonalState, SeasonalInfo]:
         """A step with intervals of another level."""
         y = jnp.where(jnp.isfinite(y), y, jnp.nan)
-        u, phase, clock = self._season(state, inputs)
+        u, phase = self._season(state, inputs)
         recent = state.recent.push(y, u, phase)
         exogenous = state.exogenous.add(u, self.settings.memory)
         started = state.t >= self.warm
@@ -199,7 +200,7 @@ class SeasonalLearner(AbstractLearner):
             mixture=mixture,
             recent=recent,
             exogenous=exogenous,
-            clock=clock,
+            clock=phase,
             t=state.t + 1,
             key=state.key,
         )
@@ -207,9 +208,9 @@ class SeasonalLearner(AbstractLearner):
 
     def _season(
         self, state: SeasonalState, inputs: Inputs
-    ) -> tuple[Float[Array, "du"], Float[Array, ""], Float[Array, ""]]:
-        """Exogenous inputs, phase, and the clock after this row."""
-        u = jnp.where(jnp.isfinite(inputs.u), inputs.u, 0.0)
+    ) -> tuple[Float[Array, "du"], Float[Array, ""]]:
+        """Exogenous inputs and the phase of this row."""
+        u = jnp.where(jnp.isfinite(inputs.u), inputs.u, jnp.nan)
         dt = jnp.where(jnp.isfinite(inputs.dt), inputs.dt, 1.0)
         turn = 1.0
         for period in self.design.periods:
@@ -217,8 +218,8 @@ class SeasonalLearner(AbstractLearner):
         # The first row's dt, before which there is nothing, does not count.
         clock = jnp.where(state.t > 0, state.clock + dt, 0.0) % turn
         if self.phase_input:
-            return u[1:], u[0] % turn, clock
-        return u, clock, clock
+            u, clock = u[1:], jnp.where(jnp.isnan(u[0]), clock, u[0] % turn)
+        return u, clock
 
     def _welcome(self, state: SeasonalState, started: Bool[Array, ""]) -> tuple[Component, Columns]:
         """Columns that have become known get their units."""

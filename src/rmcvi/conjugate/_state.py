@@ -26,7 +26,7 @@ class SeasonalState(eqx.Module):
     recent: Recent
     exogenous: Exogenous
     clock: Float[Array, ""]
-    """Phase of the next row, unless an input tells it."""
+    """Phase of the last row."""
     t: Int[Array, ""]
     key: Key[Array, ""]
     """As given to `init`; nothing is drawn."""

@@ -19,7 +19,7 @@ on a Thursday) and the place in a mean month and year (a day off at most in a ce
 
 
 def calendar(
-    time: ArrayLike | None, cycles: Sequence[str | float | int], harmonics: int = 1
+    time: ArrayLike | float | None, cycles: Sequence[str | float | int], harmonics: int = 1
 ) -> np.ndarray:
     """Sine and cosine of each cycle and harmonic, (..., 2 harmonics len(cycles)).
 

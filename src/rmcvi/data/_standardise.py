@@ -55,7 +55,7 @@ class Scaling:
         """Standard to raw units: the inverse of `transform`."""
         return self.mean + self.scale * np.asarray(z, float)
 
-    def inverse_scale(self, spread: ArrayLike) -> np.ndarray:
+    def inverse_scale(self, spread: ArrayLike | float) -> np.ndarray:
         """Standard deviations, or other lengths, in raw units."""
         return self.scale * np.asarray(spread, float)
 

@@ -2,6 +2,7 @@
 
 from rmcvi import baselines as baselines
 from rmcvi import checks as checks
+from rmcvi import conjugate as conjugate
 from rmcvi import data as data
 from rmcvi import diagnostics as diagnostics
 from rmcvi import families as families

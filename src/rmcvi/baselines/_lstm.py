@@ -194,7 +194,7 @@ class OnlineLSTM(AbstractLearner):
             window=Window(
                 jnp.zeros((self.bptt, features)),
                 jnp.zeros((self.bptt, self.size)),
-                jnp.full((self.bptt, self.size), jnp.nan),
+                jnp.full((self.bptt, self.size), jnp.nan, float),
             ),
             carry=(jnp.zeros(self.hidden), jnp.zeros(self.hidden)),
             values=jnp.zeros((depth, self.size)),

@@ -28,7 +28,7 @@ class RunningVariance(eqx.Module):
     @classmethod
     def prior(cls, dim: int, scale: float) -> "RunningVariance":
         """What is believed before the first residual, worth one value."""
-        return cls(jnp.full(dim, scale**2), jnp.ones(dim))
+        return cls(jnp.full(dim, scale**2, float), jnp.ones(dim))
 
     def add(
         self, square: Float[Array, "dy"], seen: Bool[Array, "dy"], memory: float

@@ -85,7 +85,7 @@ class Waiting(eqx.Module):
     @classmethod
     def empty(cls, warm: int, size: int) -> "Waiting":
         """Nothing seen."""
-        zeros, endless = jnp.zeros(size), jnp.full(size, jnp.inf)
+        zeros, endless = jnp.zeros(size), jnp.full(size, jnp.inf, float)
         return cls(jnp.zeros((warm, size)), zeros, zeros, zeros, endless, -endless)
 
     @property

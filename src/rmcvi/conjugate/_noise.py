@@ -30,7 +30,7 @@ class Noise(eqx.Module):
         """Half a standard deviation, barely correlated."""
         zeros = jnp.zeros(size)
         mixed = 0.9 * jnp.eye(size) + 0.1
-        return cls(jnp.full(size, 0.25), jnp.zeros((size, features)), zeros, mixed)
+        return cls(jnp.full(size, 0.25, float), jnp.zeros((size, features)), zeros, mixed)
 
     def features(self, waves: Float[Array, "h"], mu: Float[Array, "dy"]) -> Float[Array, "dy f"]:
         """f_t, a row for each column."""

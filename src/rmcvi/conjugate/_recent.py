@@ -15,7 +15,9 @@ class Recent(eqx.Module):
     @classmethod
     def empty(cls, window: int, size: int, width: int) -> "Recent":
         """No rows."""
-        return cls(jnp.full((window, size), jnp.nan), jnp.zeros((window, width)), jnp.zeros(window))
+        return cls(
+            jnp.full((window, size), jnp.nan, float), jnp.zeros((window, width)), jnp.zeros(window)
+        )
 
     def push(
         self, y: Float[Array, "dy"], u: Float[Array, "du"], phase: Float[Array, ""]

@@ -78,11 +78,11 @@ class SensorMonitor(eqx.Module):
             count=jnp.zeros(dim, int),
             surprise=one,
             baseline=one,
-            last=jnp.full(dim, jnp.nan),
-            change=jnp.full(dim, jnp.nan),
+            last=jnp.full(dim, jnp.nan, float),
+            change=jnp.full(dim, jnp.nan, float),
             run=zero,
-            went_on=jnp.full(dim, _RUNS_PRIOR),
-            ended=jnp.full(dim, _ENDS_PRIOR),
+            went_on=jnp.full(dim, _RUNS_PRIOR, float),
+            ended=jnp.full(dim, _ENDS_PRIOR, float),
         )
 
     def step(

@@ -1,0 +1,53 @@
+"""Numbers, times and settings in words."""
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+NOTHING = "–"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number to some significant digits; a dash if there is none."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NOTHING
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e6):
+        return f"{int(value):,}".replace(",", "\u202f")
+    return f"{value:.{digits}g}".replace("-", "\u2212")
+
+
+def percent(value: Any, digits: int = 1) -> str:
+    """A share as per cent; a dash if there is none."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NOTHING
+    return f"{100 * value:.{digits}f} %".replace("-", "\u2212").replace(" ", "\u202f")
+
+
+def duration(seconds: Any) -> str:
+    """Seconds as people say them; a dash if unknown."""
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def moment(seconds: float) -> str:
+    """A time to the second, or to the minute if it is a full one."""
+    told = datetime.fromtimestamp(seconds, UTC)
+    return told.strftime("%Y-%m-%d %H:%M:%S" if told.second else "%Y-%m-%d %H:%M")
+
+
+def settings(given: Any) -> list[tuple[str, str]]:
+    """Names and values of a (nested) dictionary, one line each."""
+    lines: list[tuple[str, str]] = []
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if isinstance(value, dict):
+            lines += [(f"{name}.{inner}", text) for inner, text in settings(value)]
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines.append((str(name), text))
+    return lines

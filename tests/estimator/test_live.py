@@ -79,11 +79,54 @@ def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path: Path) -> None:
 def test_units_can_be_left_alone() -> None:
     """Without a standardiser the learner sees the rows as they are."""
     shell = live(standardiser=False)
-    state, rows = _learner().init(jax.random.key(3)), ROWS[:5] / 100.0
-    for row in rows:
-        told = shell.learn_one(row)
-        state, info = _learner().update(state, row)
-        np.testing.assert_allclose(told.mean, info.prediction.mean, rtol=1e-12)
+    told = [shell.learn_one(row) for row in ROWS[:5] / 100.0]
+    _, infos = rmcvi.scan(_learner(), _learner().init(jax.random.key(3)), ROWS / 100.0)
+    np.testing.assert_allclose([t.mean for t in told], infos.prediction.mean[:5], rtol=1e-9)
+
+
+def test_gaps_are_filled_and_the_state_is_told() -> None:
+    """Only what was not observed is filled, from the posterior of that very row."""
+    shell = live()
+    every = [shell.learn_one(row) for row in ROWS[:24]]
+    gaps = np.isnan(ROWS[:24])
+    assert np.array_equal(np.isnan([t.filled for t in every])[12:], ~gaps[12:])
+    told, law = every[-1], _learner().filter(shell.state)
+    np.testing.assert_allclose(told.state_mean, law.mean, rtol=1e-9)
+    np.testing.assert_allclose(told.state_std**2, np.diagonal(law.covariance), rtol=1e-9)
+    exact = _learner().impute(shell.state, 0, num=4000)
+    error = told.filled[0] - shell.scaling.inverse(exact.mean[0])[0]
+    assert abs(error) < 5 * shell.scaling.scale[0] * 2 / np.sqrt(100)
+    assert np.isfinite([told.elbo, told.ess]).all()
+    assert set(shell.parameters()) > {"transition_noise[0]"}
+
+
+def test_a_stuck_sensor_is_named_whatever_the_units() -> None:
+    """Standardised values never repeat exactly; the raw ones do, also after a resume."""
+    shell = rmcvi.Live(["a", "b"], learner=rmcvi.baselines.Persistence(2))
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((120, 2)).cumsum(0) + 1e9
+    rows[80:, 1] = rows[80, 1]
+    told = [shell.learn_one(row) for row in rows]
+    failed = np.array([t.failure for t in told]) > 0.5
+    assert not failed[:81].any() and not failed[:, 0].any()
+    assert failed[95:, 1].all()
+    assert told[-1].alarms == ("b: behaves as no healthy sensor would under this model.",)
+
+
+def test_monitors_survive_a_checkpoint(tmp_path: Path) -> None:
+    """A run of repeats that a save interrupts is counted on."""
+    learner, scores = rmcvi.baselines.Persistence(1), []
+    rows = np.random.default_rng(6).standard_normal((90, 1)).cumsum(0)
+    rows[60:] = rows[60]
+    shell = rmcvi.Live(1, learner=learner)
+    for i, row in enumerate(rows):
+        if i == 63:
+            shell.save(tmp_path / "live.ckpt")
+        scores.append(shell.learn_one(row).failure[0])
+    again = rmcvi.Live(1, learner=learner)
+    again.load(tmp_path / "live.ckpt")
+    assert [again.learn_one(row).failure[0] for row in rows[63:]] == scores[63:]
+    assert scores[63] < 0.5 < scores[-1]
 
 
 def test_wrong_settings_are_named() -> None:

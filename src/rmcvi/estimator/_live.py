@@ -11,10 +11,12 @@ Values go in and come out in their own units. Each row is standardised by what c
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from rmcvi._contract import AbstractLearner
 from rmcvi._core.checks import check_instance, check_int, check_option
@@ -23,6 +25,8 @@ from rmcvi.estimator._checkpoint import load, peek, save
 from rmcvi.estimator._default import default_learner
 from rmcvi.estimator._estimator import OnlineEstimator
 from rmcvi.estimator._health import Alarm
+from rmcvi.estimator._one_row import Monitors, Program, Row
+from rmcvi.estimator._parameters import parameters
 
 LONGEST = 64
 """The longest window that the remedy for a short one may reach."""
@@ -30,7 +34,11 @@ LONGEST = 64
 Values = Mapping[str, float] | Sequence[float] | np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
+def _none() -> np.ndarray:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True)
 class Told:
     """What one row brought, in the units of the data; dicts if the row was one."""
 
@@ -44,9 +52,18 @@ class Told:
     """Evidence in [0, 1] that a column's sensor has failed (above 1/2: it has)."""
     alarms: tuple[str, ...]
     """Sentences; empty if all is well."""
+    filled: Any = None
+    """Posterior of each value that was not observed, NaN where it was."""
+    state_mean: np.ndarray = field(default_factory=_none)
+    """Filtered mean of the hidden state, in the learner's units; empty if there is none."""
+    state_std: np.ndarray = field(default_factory=_none)
+    elbo: float = np.nan
+    """Evidence lower bound per row so far, of the rows as the learner sees them."""
+    ess: float = np.nan
+    """Effective sample size."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Ahead:
     """A forecast: one entry per step."""
 
@@ -94,44 +111,70 @@ class Live:
         if standardiser is False:
             nothing, one = np.zeros(dims[0]), np.ones(dims[0])
             self.scaling = dataclasses.replace(self.scaling, mean=nothing, scale=one, frozen=True)
-        self.state = self.learner.init(jax.random.key(check_int("seed", seed, 0)))
         self.remedy = remedy
         self._as_dict = False
+        self._origin = np.full(dims[0], np.nan)
+        state = self.learner.init(jax.random.key(check_int("seed", seed, 0)))
+        self._program = Program(self.learner, state, Monitors.fresh(dims[0]))
+
+    @property
+    def state(self) -> PyTree:
+        """The learner's state, yours to keep."""
+        return jax.tree.map(jax.numpy.copy, self._program.state)
+
+    @state.setter
+    def state(self, state: PyTree) -> None:
+        self._program = Program(self.learner, state, self._program.monitors)
 
     def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Told:
         """Predict the row, score the prediction, then learn from the row."""
         self._as_dict = isinstance(y, Mapping)
         row = _vector("y", y, self.columns, np.nan)
+        known = _vector("u", u, self.inputs, None)
         scaling = self.scaling
         self.scaling, z = self.standardiser.step(scaling, row)
-        known = _vector("u", u, self.inputs, None)
-        self.state, info = self.learner.update(self.state, z, known, dt)
-        flags = Alarm(int(getattr(info, "alarms", 0)))
+        finite = np.where(np.isfinite(row), row, np.nan)
+        self._origin = np.where(np.isnan(self._origin), finite, self._origin)
+        told = self._program.step(
+            z, finite - self._origin, scaling.scale, known, 1.0 if dt is None else float(dt)
+        )
+        flags = Alarm(told.alarms)
         if self.remedy and Alarm.WINDOW_SHORT in flags:
             self._lengthen()
-        return self._tell(info, scaling, row, flags)
+        return self._tell(told, scaling, row, flags)
 
     def _lengthen(self) -> None:
         learner = self.learner
         window = getattr(_recursion(learner), "window", LONGEST)
         if isinstance(learner, OnlineEstimator) and 2 * window <= LONGEST:
-            self.learner, self.state = learner.lengthen(self.state)
+            self.learner, self.state = learner.lengthen(self._program.state)
 
-    def _tell(self, info: Any, scaling: Scaling, row: np.ndarray, flags: Alarm) -> Told:
-        prediction, nothing = info.prediction, np.full(row.shape, np.nan)
-        parts = [nothing] * 3
-        score = np.nan
-        if prediction is not None:
-            parts = [scaling.inverse(v) for v in (prediction.mean, prediction.low, prediction.high)]
-            score = float(prediction.log_score) + scaling.log_jacobian(row)
-        failure = getattr(info, "sensor_score", None)
-        failure = nothing if failure is None else np.asarray(failure)
+    def _tell(self, told: Row, scaling: Scaling, row: np.ndarray, flags: Alarm) -> Told:
+        mean, low, high, filled = map(scaling.inverse, told[:4])
         return Told(
-            *(self._shape(v) for v in parts),
-            log_score=score,
-            failure=self._shape(failure),
-            alarms=tuple(flags.sentences),
+            *(self._shape(v) for v in (mean, low, high)),
+            log_score=told.log_score + scaling.log_jacobian(row),
+            failure=self._shape(told.failure),
+            alarms=self._sentences(flags, told.failure),
+            filled=self._shape(np.where(np.isnan(row), filled, np.nan)),
+            state_mean=told.state_mean,
+            state_std=told.state_std,
+            elbo=told.elbo,
+            ess=told.ess,
         )
+
+    def _sentences(self, flags: Alarm, failure: np.ndarray) -> tuple[str, ...]:
+        """One for each flag; that of the sensors says which."""
+        if not flags:
+            return ()
+        sentences = (flags & ~Alarm.SENSOR).sentences
+        for name in np.array(self.columns)[failure > 0.5]:
+            sentences.append(f"{name}: behaves as no healthy sensor would under this model.")
+        return tuple(sentences)
+
+    def parameters(self, *, whole: bool = False) -> dict[str, Any]:
+        """What has been learned: scalars by name, or with `whole` a model's arrays."""
+        return parameters(self.learner, self._program.state, self.columns, whole=whole)
 
     def forecast(
         self,
@@ -152,7 +195,9 @@ class Live:
             if len(rows) != horizon:
                 raise ValueError(f"u: got {len(rows)} rows, expected {horizon}, one per step")
             known = np.stack([_vector("u", v, self.inputs, None) for v in rows])
-        told = ask(self.state, horizon, known, None if dt is None else np.asarray(dt), level=level)
+        told = ask(
+            self._program.state, horizon, known, None if dt is None else np.asarray(dt), level=level
+        )
         raw = (self.scaling.inverse(np.asarray(v)) for v in (told.mean, told.low, told.high))
         return Ahead(*([self._shape(row) for row in part] for part in raw))
 
@@ -162,7 +207,9 @@ class Live:
         kept = {"columns": self.columns, "inputs": self.inputs, "window": window}
         kept |= {"standardiser": dataclasses.asdict(self.standardiser)}
         kept |= {"scaling": self.scaling.to_json(), "extra": extra or {}}
-        save(path, self.learner, self.state, {"live": kept})
+        leaves = jax.device_get(jax.tree.leaves(self._program.monitors))
+        kept |= {"monitors": [leaf.tolist() for leaf in leaves], "origin": self._origin.tolist()}
+        save(path, self.learner, self._program.state, {"live": kept})
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Go on from a file that `save` wrote for a learner like this; returns its `extra`."""
@@ -178,7 +225,13 @@ class Live:
         for name, value in mine.items():
             if kept[name] != value:
                 raise ValueError(f"{path}: {name}: file has {kept[name]}, this has {value}")
-        self.learner, self.state = learner, state
+        shapes, tree = jax.tree.flatten(Monitors.fresh(len(self.columns)))
+        if "monitors" in kept:
+            rows = zip(kept["monitors"], shapes, strict=True)
+            shapes = [jax.numpy.asarray(value, like.dtype) for value, like in rows]
+            self._origin = np.array(kept["origin"], float)
+        self.learner = learner
+        self._program = Program(learner, state, jax.tree.unflatten(tree, shapes))
         self.scaling = Scaling.from_json(kept["scaling"])
         return kept["extra"]
 

@@ -28,8 +28,8 @@ _OPTIONS = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    "--hide-scrollbars",
     "--disable-extensions",
+    "--hide-scrollbars",
     "about:blank",
 ]
 _PATIENCE = 60.0

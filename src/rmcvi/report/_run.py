@@ -67,24 +67,34 @@ def read(directory: Path) -> Run:
         found = [table[:, i] if i >= 0 else np.full(len(table), np.nan) for i in places]
         return np.stack(found, 1) if found else np.empty((len(table), 0))
 
-    parts = [pick([column + part for column in columns]) for part in PARTS]
+    value, mean, low, high, filled, failure = (
+        pick([column + part for column in columns]) for part in PARTS
+    )
     taken = {column + part for column in columns for part in PARTS}
     states = [m[1] for name in names if name not in taken and (m := _STATE.fullmatch(name))]
     states = list(dict.fromkeys(states))
     time, zoned = _clock(times)
     return Run(
-        about,
-        columns,
-        float(about.get("level") or 0.9),
-        pick(["row"])[:, 0],
-        time,
-        zoned,
-        *parts,
-        *(pick([name])[:, 0] for name in ("log_score", "elbo", "ess")),
-        alarms,
-        states,
-        *(pick([f"state.{name}.{part}" for name in states]) for part in ("mean", "std")),
-        _parameters(directory / "parameters.jsonl"),
+        about=about,
+        columns=columns,
+        level=float(about.get("level") or 0.9),
+        row=pick(["row"])[:, 0],
+        time=time,
+        zoned=zoned,
+        value=value,
+        mean=mean,
+        low=low,
+        high=high,
+        filled=filled,
+        failure=failure,
+        log_score=pick(["log_score"])[:, 0],
+        elbo=pick(["elbo"])[:, 0],
+        ess=pick(["ess"])[:, 0],
+        alarms=alarms,
+        state_names=states,
+        state_mean=pick([f"state.{name}.mean" for name in states]),
+        state_std=pick([f"state.{name}.std" for name in states]),
+        parameters=_parameters(directory / "parameters.jsonl"),
     )
 
 

@@ -45,7 +45,7 @@ def histogram(found: Calibration) -> Markup:
 
 
 def _x(p: float) -> float:
-    return _LEFT + p * (_WIDTH - _LEFT - 14)
+    return _LEFT + p * (_WIDTH - _LEFT - 22)
 
 
 def _y(p: float) -> float:

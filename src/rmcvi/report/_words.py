@@ -5,7 +5,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-NOTHING = "–"
+NOTHING = "\u2013"
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -51,3 +51,10 @@ def settings(given: Any) -> list[tuple[str, str]]:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             lines.append((str(name), text))
     return lines
+
+
+def cell(value: Any) -> str:
+    """A table's cell: words as they are, numbers short, a pair as number and standard error."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return f"{number(value[0])} \u00b1 {number(value[1], 2)}"
+    return value if isinstance(value, str) else number(value)

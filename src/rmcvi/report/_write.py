@@ -94,6 +94,7 @@ def environment() -> jinja2.Environment:
         "duration": _words.duration,
         "moment": _words.moment,
         "settings": _words.settings,
+        "cell": _words.cell,
     }
     return made
 

@@ -60,7 +60,7 @@ function timeTicks(from, to, count) {
   const times = data.time, last = times.length - 1;
   const start = times[Math.max(0, Math.ceil(from))], end = times[Math.min(last, Math.floor(to))];
   if (!(end > start)) return [];
-  const rough = (end - start) / count;
+  const rough = (end - start) / Math.min(count, Math.floor(to) - Math.ceil(from));
   const step = STEPS.find((s) => s >= rough);
   const moments = step ? evenMoments(start, end, step) : months(start, end, count);
   return moments.map(([t, text]) => [placeOf(t, times), text]);

@@ -125,7 +125,7 @@ function placeAxis(chart, pen, y) {
   pen.textAlign = "center";
   pen.textBaseline = "top";
   let free = -Infinity;
-  for (const [place, text] of placeTicks(view.from, view.to, Math.max(2, chart.span / 95))) {
+  for (const [place, text] of placeTicks(view.from, view.to, Math.max(2, chart.span / (chart.span < 500 ? 70 : 95)))) {
     const half = pen.measureText(text).width / 2;
     const x = chart.x(place);
     if (x < LEFT - 1 || x > chart.width - RIGHT + 1) continue;

@@ -5,7 +5,8 @@ const data = {};
 
 async function inflate() {
   const text = atob(document.getElementById("data").textContent.trim());
-  const bytes = Uint8Array.from(text, (c) => c.charCodeAt(0));
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const buffer = await new Response(stream).arrayBuffer();
   for (const [name, [kind, start, length]] of Object.entries(meta.index)) {
@@ -16,7 +17,9 @@ async function inflate() {
 }
 
 function shares(codes) {
-  return Float32Array.from(codes, (c) => (c === 255 ? NaN : c / 254));
+  const values = new Float32Array(codes.length);
+  for (let i = 0; i < codes.length; i++) values[i] = codes[i] === 255 ? NaN : codes[i] / 254;
+  return values;
 }
 
 // The inverse of `encode` in _pack.py: blocks of 256 numbers, differences of two-byte codes.

@@ -15,7 +15,7 @@ function columnCharts() {
     };
     new Chart(host("columns"), {
       title: name, unit, height: 180, tell,
-      layers: [new Gaps(value, filled), new Band(low, high, value), new Line(value, "seen", { width: 1, dots: true }),
+      layers: [new Gaps(value, filled), new Band(low, high), new Line(value, "seen", { width: 1, dots: true }),
         new Line(mean, "mean", { joins: true }), new Outside(value, low, high)],
     });
   });
@@ -75,7 +75,7 @@ function stateCharts() {
     const mean = data[`state.${k}`], spread = data[`spread.${k}`], z = meta.width;
     const low = mean.map((m, i) => m - z * spread[i]), high = mean.map((m, i) => m + z * spread[i]);
     new Chart(host("hidden"), {
-      title: `state ${name}`, height: 120, layers: [new Band(low, high, mean), new Line(mean, "mean")],
+      title: `state ${name}`, height: 120, layers: [new Band(low, high), new Line(mean, "mean")],
       tell: (i) => [["mean", words(mean[i])], ["spread", words(spread[i])]],
     });
   });

@@ -22,8 +22,9 @@ function decimate(values, from, to, pixels) {
 const dense = (chart) => (view.to - view.from) / chart.span > 1.5;
 const visible = (n) => [Math.max(0, Math.floor(view.from)), Math.min(n - 1, Math.ceil(view.to))];
 
-// Least and largest in view, without what lies more than three spans beyond the inner 98 %.
-function extent(values) {
+// Least and largest in view, without what lies more than `far` spans beyond the inner values
+// (`cut` of them on each side are outer).
+function extent(values, cut = 0.01, far = 3) {
   const [a, b] = visible(values.length), step = Math.max(1, Math.floor((b - a) / 4000)), some = [];
   let low = Infinity, high = -Infinity;
   for (let i = a; i <= b; i++) {
@@ -34,9 +35,9 @@ function extent(values) {
   }
   if (some.length > 50) {
     some.sort((p, q) => p - q);
-    const inner = [some[Math.floor(0.01 * some.length)], some[Math.floor(0.99 * some.length)]];
-    const far = 3 * (inner[1] - inner[0]);
-    if (far > 0) [low, high] = [Math.max(low, inner[0] - far), Math.min(high, inner[1] + far)];
+    const inner = [some[Math.floor(cut * some.length)], some[Math.floor((1 - cut) * some.length)]];
+    const room = far * (inner[1] - inner[0]);
+    if (room > 0) [low, high] = [Math.max(low, inner[0] - room), Math.min(high, inner[1] + room)];
   }
   return [low, high];
 }
@@ -51,6 +52,7 @@ class Line {
     pen.lineWidth = this.width;
     pen.setLineDash(this.dash);
     if (dense(chart)) this.drawDense(chart, pen); else this.drawRows(chart, pen);
+    pen.globalAlpha = 1;
     pen.setLineDash([]);
   }
   drawRows(chart, pen) {
@@ -74,6 +76,7 @@ class Line {
   drawDense(chart, pen) {
     const { low, high, mean } = decimate(this.values, view.from, view.to, chart.span);
     const middle = this.joins;
+    if (this.dots) pen.globalAlpha = 0.6;
     pen.beginPath();
     let open = false;
     for (let p = 0; p < chart.span; p++) {
@@ -93,13 +96,9 @@ class Line {
 }
 
 class Band {
-  constructor(low, high, around) { Object.assign(this, { low, high, around }); }
-  // A band is shown as far as three quarters of the span of what it is about, no further.
-  range() {
-    const [a, b] = extent(this.around), room = 0.75 * (b - a || Math.abs(a) || 1);
-    if (!(a <= b)) return [extent(this.low)[0], extent(this.high)[1]];
-    return [Math.max(extent(this.low)[0], a - room), Math.min(extent(this.high)[1], b + room)];
-  }
+  constructor(low, high) { Object.assign(this, { low, high }); }
+  // Wide bands of a few rows (at the start, say) may leave the chart.
+  range() { return [extent(this.low, 0.05, 0.3)[0], extent(this.high, 0.05, 0.3)[1]]; }
   draw(chart, pen) {
     pen.fillStyle = colours.band;
     const points = dense(chart) ? this.pixels(chart) : this.rows(chart);
@@ -167,24 +166,41 @@ class Outside {
   }
 }
 
-// Rows without a value: a tint behind, and the learner's own value as a diamond.
+// Rows without a value: a tint behind, and the learner's own value as a diamond (as a line where
+// a pixel holds several rows, and most of them have no value).
 class Gaps {
   constructor(values, filled) { Object.assign(this, { values, filled }); }
   range() { return extent(this.filled); }
   draw(chart, pen) {
+    if (dense(chart)) return this.drawDense(chart, pen);
     const [a, b] = visible(this.values.length), wide = chart.span / (view.to - view.from);
-    pen.fillStyle = colours.gap;
     for (let i = a; i <= b; i++) {
       if (this.values[i] === this.values[i]) continue;
-      const start = i;
-      while (i < b && this.values[i + 1] !== this.values[i + 1]) i++;
-      pen.fillRect(chart.x(start - 0.5), TOP, Math.max(1, (i - start + 1) * wide), chart.height);
+      pen.fillStyle = colours.gap;
+      pen.fillRect(chart.x(i - 0.5), TOP, wide, chart.height);
+      pen.fillStyle = colours.fill;
+      if (this.filled[i] === this.filled[i]) diamond(pen, chart.x(i), chart.y(this.filled[i]), wide > 5 ? 4 : 1.8);
     }
-    if (dense(chart)) return new Line(this.filled, "fill").draw(chart, pen);
-    pen.fillStyle = colours.fill;
+  }
+  drawDense(chart, pen) {
+    const [a, b] = visible(this.values.length), scale = chart.span / (view.to - view.from);
+    const rows = new Float64Array(chart.span), gone = new Float64Array(chart.span);
     for (let i = a; i <= b; i++) {
-      if (this.filled[i] === this.filled[i]) diamond(pen, chart.x(i), chart.y(this.filled[i]), wide > 5 ? 3.2 : 1.6);
+      const p = Math.min(chart.span - 1, Math.max(0, Math.floor((i - view.from) * scale)));
+      rows[p]++;
+      if (this.values[i] !== this.values[i]) gone[p]++;
     }
+    const { low, high } = decimate(this.filled, view.from, view.to, chart.span);
+    for (let p = 0; p < chart.span; p++) {
+      if (!gone[p]) continue;
+      pen.globalAlpha = gone[p] / rows[p];
+      pen.fillStyle = colours.gap;
+      pen.fillRect(LEFT + p, TOP, 1, chart.height);
+      pen.fillStyle = colours.fill;
+      const top = chart.y(high[p]);
+      if (gone[p] > rows[p] / 2 && low[p] === low[p]) pen.fillRect(LEFT + p, top, 1, Math.max(1.5, chart.y(low[p]) - top));
+    }
+    pen.globalAlpha = 1;
   }
 }
 

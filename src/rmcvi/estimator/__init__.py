@@ -11,6 +11,7 @@ from rmcvi.estimator._estimator import OnlineEstimator as OnlineEstimator
 from rmcvi.estimator._health import Alarm as Alarm
 from rmcvi.estimator._health import Health as Health
 from rmcvi.estimator._live import Live as Live
+from rmcvi.estimator._live import Told as Told
 from rmcvi.estimator._query import Forecast as Forecast
 from rmcvi.estimator._query import Imputed as Imputed
 from rmcvi.estimator._records import LearnerInfo as LearnerInfo

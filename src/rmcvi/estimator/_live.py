@@ -43,7 +43,7 @@ class Told:
     """What one row brought, in the units of the data; dicts if the row was one."""
 
     mean: Any
-    """Prediction, made before the row was seen (NaN while a column warms up)."""
+    """Prediction, made before the row was seen (NaN while nothing is known of a column)."""
     low: Any
     high: Any
     log_score: float
@@ -134,14 +134,15 @@ class Live:
         scaling = self.scaling
         self.scaling, z = self.standardiser.step(scaling, row)
         finite = np.where(np.isfinite(row), row, np.nan)
-        self._origin = np.where(np.isnan(self._origin), finite, self._origin)
+        new = np.isnan(self._origin)
+        self._origin = np.where(new, finite, self._origin)
         told = self._program.step(
             z, finite - self._origin, scaling.scale, known, 1.0 if dt is None else float(dt)
         )
         flags = Alarm(told.alarms)
         if self.remedy and Alarm.WINDOW_SHORT in flags:
             self._lengthen()
-        return self._tell(told, scaling, row, flags)
+        return self._tell(told, scaling, row, flags, new)
 
     def _lengthen(self) -> None:
         learner = self.learner
@@ -149,14 +150,19 @@ class Live:
         if isinstance(learner, OnlineEstimator) and 2 * window <= LONGEST:
             self.learner, self.state = learner.lengthen(self._program.state)
 
-    def _tell(self, told: Row, scaling: Scaling, row: np.ndarray, flags: Alarm) -> Told:
-        mean, low, high, filled = map(scaling.inverse, told[:4])
+    def _tell(
+        self, told: Row, scaling: Scaling, row: np.ndarray, flags: Alarm, new: np.ndarray
+    ) -> Told:
+        """In the units of the data; of a column that is `new` nothing was known."""
+        mean, low, high = (np.where(new, np.nan, scaling.inverse(v)) for v in told[:3])
+        filled = np.where(new | ~np.isnan(row), np.nan, scaling.inverse(told.filled))
+        score = np.nan if new[np.isfinite(row)].all() else told.log_score
         return Told(
             *(self._shape(v) for v in (mean, low, high)),
-            log_score=told.log_score + scaling.log_jacobian(row),
+            log_score=score + scaling.log_jacobian(row),
             failure=self._shape(told.failure),
             alarms=self._sentences(flags, told.failure),
-            filled=self._shape(np.where(np.isnan(row), filled, np.nan)),
+            filled=self._shape(filled),
             state_mean=told.state_mean,
             state_std=told.state_std,
             elbo=told.elbo,

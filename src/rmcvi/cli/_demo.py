@@ -1,0 +1,58 @@
+"""`rmcvi demo`: two minutes for newcomers."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from rmcvi.cli._app import Refusal, app
+from rmcvi.cli._directory import REPORT, RUN
+from rmcvi.cli._learn import learn
+from rmcvi.cli._options import OpenReport, Quiet
+from rmcvi.cli._simulate import table
+from rmcvi.cli._streams import Failure, punch, rhythm
+
+NAMES = ["traffic", "ozone", "power [kW]", "flow [l/s]"]
+WEEKS = 6
+FROZEN = Failure("power [kW]", 24 * 33 + 5, 40, "freeze")
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi demo
+
+rmcvi demo --out try.run --open
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to put the stream and its run.")] = Path(
+        "rmcvi-demo"
+    ),
+    open_report: OpenReport = False,
+    quiet: Quiet = False,
+) -> int:
+    """Simulate six weeks of hourly sensors, one of which freezes; learn them live; report.
+
+    The stream has four columns with a daily and a weekly rhythm, gaps, and one sensor that
+    repeats its value for forty hours.
+    """
+    if (out / RUN).exists() and not (out / "stream.csv").exists():
+        raise Refusal(f"{out}: holds a run that is no demo, expected another directory (--out)")
+    rng = np.random.default_rng(7)
+    values = rhythm(24 * 7 * WEEKS, len(NAMES), seed=7)
+    FROZEN.apply(values, NAMES, rng)
+    punch(values, 0.04, rng)
+    values[24 * 20 : 24 * 20 + 18] = np.nan
+    out.mkdir(parents=True, exist_ok=True)
+    source = out / "stream.csv"
+    source.write_text(table(NAMES, values))
+    status = learn(
+        os.fspath(source), out=os.fspath(out), force=True, quiet=quiet, open_report=open_report
+    )
+    report = out / REPORT
+    if report.exists():
+        print(report)
+    return status

@@ -1,0 +1,169 @@
+"""The loop: read a row, learn from it, write what was told, remember where we are.
+
+The checkpoint holds the learner, the place in the source and the lengths of the output files, which
+are on disk before it is. Whatever comes after it is cut off and done again: the same rows by the
+same program give the same bytes.
+"""
+
+import time
+from collections.abc import Iterator
+from json import dumps
+from typing import Any
+
+from rmcvi import Live
+from rmcvi.cli._directory import ESTIMATES, PARAMETERS, SUMMARY, Directory
+from rmcvi.cli._output import Appended, Lines, moment, to_stdout
+from rmcvi.cli._plan import Plan, anchored
+from rmcvi.cli._progress import Voice
+from rmcvi.cli._scores import Scores
+from rmcvi.cli._signals import Interrupted, Stopper
+from rmcvi.data import Counts, DataError, Observation, Stream
+
+PARAMETERS_EVERY = 50
+PATIENCE = 30.0
+"""Seconds after which a checkpoint is due, however few the rows."""
+SHARE = 20.0
+"""A checkpoint may take one part in so many of the time."""
+
+
+class Engine:
+    """One run from where it is to where it stops."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        live: Live,
+        directory: Directory | None,
+        kept: dict[str, Any],
+        voice: Voice,
+        form: str | None,
+    ):
+        self.plan, self.live, self.directory, self.voice = plan, live, directory, voice
+        self.rows: int = kept.get("rows", 0)
+        self.scores = Scores(plan.columns, kept.get("scores"))
+        self._source: dict[str, Any] | None = kept.get("source")
+        self._counts = Counts(**kept.get("counts", {}))
+        self._seconds: float = kept.get("seconds", 0.0)
+        self._lines = Lines(plan.columns, "jsonl")
+        self._spoken = None if form is None else Lines(plan.columns, form)
+        self._begun = self._saved = time.perf_counter()
+        self._pending, self._cost = 0, 0.0
+        self._busy = self._headed = False
+        self._files: dict[str, Appended] = {}
+        if directory is not None:
+            lengths = kept.get("bytes", {})
+            for name in (ESTIMATES, PARAMETERS):
+                self._files[name] = Appended(directory.path / name, lengths.get(name, 0))
+
+    def run(self, stream: Stream, stopper: Stopper, limit: int | None) -> None:
+        """Learn until the stream ends, the limit is reached or somebody asks to stop."""
+        stream.counts = self._counts
+        rows = iter(stream)
+        self.voice.begin()
+        try:
+            while not stopper.asked() and (limit is None or self.rows < limit):
+                observation = _next(rows, stopper)
+                if observation is None:
+                    break
+                self._busy = True
+                self._learn(observation)
+                self._busy = False
+                self._save_if_due()
+        except (DataError, BrokenPipeError):
+            self.save()
+            raise
+        except OSError as error:
+            raise self._full(error) from None
+        except Interrupted:
+            if self._busy:
+                raise
+        finally:
+            self.voice.end(self.scores)
+        try:
+            self.save()
+        except OSError as error:
+            raise self._full(error) from None
+
+    def _full(self, error: OSError) -> OSError:
+        """The same with advice; the last checkpoint stands."""
+        if self.directory is None:
+            return error
+        advice = f"`rmcvi resume {self.directory.path}` goes on once this is mended"
+        return OSError(error.errno, f"{error.strerror}; {advice}", error.filename)
+
+    def _learn(self, observation: Observation) -> None:
+        told = self.live.learn_one(observation.y, self.plan.known(observation), observation.dt)
+        self.rows += 1
+        now = moment(observation.time, self.plan.calendar)
+        row = (self.rows, now, observation.y, told)
+        self.scores.add(observation.y, told)
+        if self._files:
+            self._files[ESTIMATES].write(self._lines.line(*row))
+            if self.rows % PARAMETERS_EVERY == 0:
+                numbers = {k: float(f"{v:.7g}") for k, v in self.live.parameters().items()}
+                if numbers:
+                    self._files[PARAMETERS].write(dumps({"row": self.rows, **numbers}) + "\n")
+        if observation.source is not None:
+            self._source = anchored(observation.source, self.plan).to_json()
+        self._pending += 1
+        self.voice.row(self.scores)
+        if self._spoken is not None:
+            header = "" if self._headed else self._spoken.header(len(told.state_mean))
+            self._headed = True
+            to_stdout(header + self._spoken.line(*row))
+
+    def _save_if_due(self) -> None:
+        waited = time.perf_counter() - self._saved
+        often = self._pending >= self.plan.options["checkpoint_every"]
+        if self.directory is not None and (
+            (often and waited >= SHARE * self._cost) or waited >= PATIENCE
+        ):
+            self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint, output first."""
+        if self.directory is None or not self._files:
+            return
+        begun = time.perf_counter()
+        for file in self._files.values():
+            file.sync()
+        self.live.save(
+            self.directory.checkpoint,
+            {
+                "rows": self.rows,
+                "source": self._source,
+                "bytes": {name: file.length for name, file in self._files.items()},
+                "counts": self._counts.to_json(),
+                "scores": self.scores.to_json(),
+                "seconds": self.seconds,
+            },
+        )
+        self._saved = time.perf_counter()
+        self._pending, self._cost = 0, self._saved - begun
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on the run, by all processes that had a part in it."""
+        return self._seconds + time.perf_counter() - self._begun
+
+    def summary(self) -> dict[str, Any]:
+        """The scores so far; also written to the directory."""
+        summary = self.scores.summary(self.seconds, self._counts.to_json())
+        if self.directory is not None:
+            self.directory.write(SUMMARY, summary)
+        return summary
+
+    def warnings(self) -> list[str]:
+        """What the source held that was not plain."""
+        return self._counts.describe()
+
+
+def _next(rows: Iterator[Observation], stopper: Stopper) -> Observation | None:
+    """The next row; None at the end, or if somebody asks to stop while we wait for it."""
+    try:
+        stopper.waiting = True
+        return next(rows, None)
+    except Interrupted:
+        return None
+    finally:
+        stopper.waiting = False

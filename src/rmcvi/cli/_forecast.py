@@ -1,0 +1,85 @@
+"""`rmcvi forecast`: the next rows, with their intervals."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from rmcvi.cli._app import Refusal, app
+from rmcvi.cli._open import Opened
+from rmcvi.cli._options import RunDirectory, a_level, one_of
+from rmcvi.cli._output import moment
+from rmcvi.cli._table import SHAPES, write_rows
+from rmcvi.data import read
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi forecast air.run --horizon 48
+
+rmcvi forecast air.run --horizon 24 --level 0.5 --format csv > tomorrow.csv
+
+rmcvi forecast air.run --horizon 24 --inputs-file weather-forecast.csv
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def forecast(
+    directory: RunDirectory,
+    horizon: Annotated[int, typer.Option(help="Rows to look ahead.", min=1)] = 24,
+    level: Annotated[
+        float | None, typer.Option(help="Probability of the intervals (the run's).")
+    ] = None,
+    format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
+    inputs_file: Annotated[
+        Path | None, typer.Option(help="The inputs of the next rows, one row each.")
+    ] = None,
+) -> None:
+    """Forecast the rows after the last one that was learned from.
+
+    Times go on by the usual step; calendar inputs are computed; other inputs come from a file.
+    """
+    form = one_of("--format", format, SHAPES) or "table"
+    run = Opened(directory)
+    plan = run.plan
+    level = a_level(plan.level if level is None else level)
+    step = plan.schema["step"]
+    start = run.last_time
+    ahead = np.arange(1, horizon + 1)
+    times = [None if start is None or step is None else start + step * float(k) for k in ahead]
+    known = _known(run, times, inputs_file)
+    try:
+        told = run.live.forecast(horizon, known, level=level)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    names = ["row", "time"]
+    names += [f"{c}.{part}" for c in plan.columns for part in ("mean", "low", "high")]
+    rows: list[list[Any]] = []
+    for k, time in enumerate(times):
+        row: list[Any] = [run.rows + k + 1, moment(time, plan.calendar)]
+        table = zip(told.mean[k], told.low[k], told.high[k], strict=True)
+        rows.append([*row, *(float(v) for triple in table for v in triple)])
+    write_rows(names, rows, form)
+
+
+def _known(run: Opened, times: list[float | None], file: Path | None) -> list[np.ndarray] | None:
+    """The inputs of the next rows."""
+    plan = run.plan
+    if not plan.inputs:
+        return None
+    own, horizon = plan.schema["inputs"], len(times)
+    values = np.zeros((horizon, 0))
+    if own:
+        if file is None:
+            raise Refusal(
+                f"--inputs-file: got none, expected a file with the next {horizon} rows of"
+                f" {', '.join(own)}"
+            )
+        rows = [row.y for row in read(file, columns=own, time=(), gaps="ignore")]
+        if len(rows) < horizon:
+            raise Refusal(f"{file}: got {len(rows)} rows, expected {horizon}, one per step")
+        values = np.array(rows[:horizon], float)
+        if np.isnan(values).any():
+            raise Refusal(f"{file}: got a missing input, expected one per step")
+    return [plan.inputs_at(u, time) for u, time in zip(values, times, strict=True)]

@@ -1,0 +1,65 @@
+"""`rmcvi inspect`: what a run has learned."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rmcvi.cli._app import app
+from rmcvi.cli._open import Opened
+from rmcvi.cli._options import RunDirectory
+from rmcvi.cli._progress import scores_table
+from rmcvi.cli._scores import Scores
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi inspect air.run
+
+rmcvi inspect air.run --json | python -m json.tool
+"""
+SHOWN = 60
+"""Parameters that the table shows."""
+
+
+@app.command(epilog=EXAMPLES)
+def inspect(
+    directory: RunDirectory,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+) -> None:
+    """Say what a run is, how well it predicts and what it has learned."""
+    run = Opened(directory)
+    scores = Scores(run.plan.columns, run.kept["scores"])
+    summary = scores.summary(run.kept["seconds"], run.kept["counts"])
+    parameters = run.live.parameters()
+    if as_json:
+        told = {"run": run.plan.to_json(), "summary": summary, "parameters": parameters}
+        print(json.dumps(told, indent=1))
+        return
+    console = Console(highlight=False)
+    plan = run.plan
+    title = f"{directory}: {plan.source}, begun {plan.started}, rmcvi {plan.version}"
+    console.print(title, markup=False)
+    for sentence in plan.assumed:
+        console.print(sentence, markup=False)
+    settings = {k: v for k, v in plan.learner["settings"].items() if v is not None}
+    console.print(f"Settings: {json.dumps(settings)}", markup=False)
+    console.print(scores_table(summary))
+    for sentence, count in summary["alarms"].items():
+        console.print(f"Alarm, {count} times: {sentence}", markup=False)
+    if parameters:
+        console.print(_parameters(parameters))
+
+
+def _parameters(parameters: dict[str, Any]) -> Table:
+    table = Table(title="Parameters", title_justify="left")
+    table.add_column("name")
+    table.add_column("value", justify="right")
+    for name, value in list(parameters.items())[:SHOWN]:
+        table.add_row(escape(name), f"{value:.5g}")
+    if len(parameters) > SHOWN:
+        table.add_row(f"and {len(parameters) - SHOWN} more (--json)", "")
+    return table

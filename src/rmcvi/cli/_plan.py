@@ -1,0 +1,175 @@
+"""What a run is, as plain values: enough to begin it, and to go on with it elsewhere."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmcvi import Live, __version__
+from rmcvi.cli import _zoo
+from rmcvi.cli._app import Refusal
+from rmcvi.cli._output import FIRST, PARTS
+from rmcvi.cli._season import season_of
+from rmcvi.cli._units import unit_of
+from rmcvi.conjugate import SeasonalLearner
+from rmcvi.data import (
+    Observation,
+    Schema,
+    Source,
+    Stream,
+    calendar,
+    calendar_names,
+    read,
+)
+
+HARMONICS = 2
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The content of `run.json`."""
+
+    source: str
+    seed: int
+    columns: list[str]
+    inputs: list[str]
+    level: float
+    learner: dict[str, Any]
+    assumed: list[str]
+    units: dict[str, str | None]
+    time_column: str | None
+    step_seconds: float | None
+    started: str
+    options: dict[str, Any]
+    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, model."""
+    schema: dict[str, Any]
+    version: str = __version__
+    format: int = FORMAT
+    path: str = field(default_factory=os.getcwd)
+    """The directory that `source` is relative to."""
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any], name: str) -> "Plan":
+        """The inverse of `to_json`."""
+        if plain.get("format") != FORMAT:
+            raise Refusal(f"{name}: got format {plain.get('format')}, expected {FORMAT}")
+        known = {f.name for f in fields(cls)}
+        lacking = sorted(known - plain.keys())
+        if lacking:
+            raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
+        return cls(**{k: v for k, v in plain.items() if k in known})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, the version first."""
+        plain = asdict(self)
+        return {"format": plain.pop("format"), "version": plain.pop("version")} | plain
+
+    @property
+    def calendar(self) -> bool:
+        """Whether times are dates."""
+        return bool(self.schema["time"]) and self.schema["time_format"] != "number"
+
+    def place(self) -> str:
+        """The source as a path that holds anywhere."""
+        return self.source if self.source == "-" else str(Path(self.path) / self.source)
+
+    def stream(self, after: Source | None, stop: Callable[[], bool], source: Any = None) -> Stream:
+        """The rows after a place; from the beginning if it is None."""
+        return read(
+            source or (self.place() if after else self.source),
+            Schema.from_json(self.schema),
+            on_bad_row=self.options["on_bad_row"],
+            after=after,
+            follow=self.options["follow"] and self.source != "-",
+            stop=stop,
+        )
+
+    def live(self) -> Live:
+        """A learner that knows nothing yet."""
+        schema = Schema.from_json(self.schema)
+        sizes = len(self.columns), len(self.inputs)
+        learner, _ = _zoo.build(self.options["model"], *sizes, self.level, season_of(schema))
+        raw = isinstance(learner, SeasonalLearner)
+        try:
+            return Live(
+                self.columns,
+                inputs=self.inputs,
+                learner=learner,
+                standardiser=not raw,
+                seed=self.seed,
+            )
+        except ValueError as error:
+            raise Refusal(f"--model {self.learner['name']}: {error}") from None
+
+    def known(self, observation: Observation) -> np.ndarray:
+        """The inputs of a row, the calendar's among them."""
+        return self.inputs_at(observation.u, observation.time)
+
+    def inputs_at(self, u: np.ndarray, time: float | None) -> np.ndarray:
+        """Inputs at a time."""
+        cycles = self.options["calendar"]
+        return np.concatenate([u, calendar(time, cycles, HARMONICS)]) if cycles else u
+
+
+def make_plan(
+    source: str, stream: Stream, model: str, level: float, seed: int, started: str, **options: Any
+) -> Plan:
+    """A plan for a stream whose first rows have been looked at."""
+    schema = stream.schema
+    cycles = options["calendar"]
+    if cycles and (not schema.time or schema.time_format == "number"):
+        raise Refusal(f"--calendar: got {', '.join(cycles)}, but {source} has no calendar time")
+    columns = _output_names(schema.columns)
+    try:
+        inputs = [*schema.inputs, *calendar_names(cycles, HARMONICS)]
+    except ValueError as error:
+        raise Refusal(f"--calendar: {error}") from None
+    plain = _zoo.parse(model)
+    season = season_of(schema)
+    learner, settings = _zoo.build(plain, len(columns), len(inputs), level, season)
+    assumed = [*stream.describe()]
+    if isinstance(learner, SeasonalLearner):
+        assumed.append(season.sentence)
+    else:
+        assumed.append("Columns are standardised online.")
+    name = plain["model"]
+    assumed.append(f"Model: {name} ({type(learner).__name__}); intervals of {100 * level:g} %.")
+    calendar_time = bool(schema.time) and schema.time_format != "number"
+    return Plan(
+        source=source,
+        seed=seed,
+        columns=columns,
+        inputs=inputs,
+        level=level,
+        learner={"name": name, "settings": settings},
+        assumed=assumed,
+        units={out: unit_of(name) for out, name in zip(columns, schema.columns, strict=True)},
+        time_column=" ".join(schema.time) or None,
+        step_seconds=schema.step if calendar_time else None,
+        started=started,
+        options={**options, "model": plain},
+        schema=schema.to_json(),
+    )
+
+
+def anchored(source: Source, plan: Plan) -> Source:
+    """A place whose file is named by a path that holds anywhere."""
+    if plan.source == "-":
+        return source
+    return replace(source, name=str(Path(plan.path) / source.name))
+
+
+def _output_names(columns: tuple[str, ...]) -> list[str]:
+    """Names that do not clash with those of the output."""
+    names = [f"{c}_" if c in FIRST else c for c in columns]
+    every = [*FIRST, *(n + part for n in names for part in PARTS)]
+    twice = {n for n in every if every.count(n) > 1}
+    if twice:
+        raise Refusal(
+            f"columns: got {sorted(twice)[0]!r} twice in the output, expected other names"
+        )
+    return names

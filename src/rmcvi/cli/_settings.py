@@ -1,0 +1,190 @@
+"""What `--model` may say: a name of the zoo, or a TOML file with its settings.
+
+model = "neural-gaussian"
+[settings]                # of the model
+dim_state = 4
+[family]
+name = "innovation"
+[learning]
+particles = 50
+"""
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rmcvi.cli._app import Refusal
+
+
+class Strict(BaseModel):
+    """Unknown names are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Seasonal(Strict):
+    """`rmcvi.conjugate.SeasonalLearner`; periods are found from the times if they are absent."""
+
+    period: int | None = Field(None, ge=0)
+    """Rows in a season, 0 for none."""
+    long_period: int | None = Field(None, ge=0)
+    cross: int = Field(2, ge=1)
+    own: int = Field(3, ge=1)
+    long: list[int] | None = None
+    harmonics: int = Field(4, ge=1)
+    plain: bool = True
+    keep: float = Field(0.9995, gt=0, le=1)
+    degrees: int = Field(6, ge=2)
+    memory: float = Field(1000.0, gt=1)
+    gate: float = Field(15.0, gt=0)
+    warm: int = Field(24, ge=8)
+    window: int = Field(96, ge=1)
+
+
+class Linear(Strict):
+    """`rmcvi.models.LinearGaussian`, one state per column, to start from."""
+
+    persistence: float = Field(0.95, gt=-1, lt=1)
+    noise: float = Field(0.4, gt=0)
+    obs_noise: float = Field(0.2, gt=0)
+
+
+class Volatility(Strict):
+    """`rmcvi.models.StochasticVolatility`."""
+
+    level: float = 0.0
+    persistence: float = Field(0.95, gt=-1, lt=1)
+    noise: float = Field(0.3, gt=0)
+
+
+class Chaotic(Strict):
+    """`rmcvi.models.ChaoticRNN`."""
+
+    rho: float = Field(0.025, gt=0)
+    gamma: float = Field(2.5, gt=0)
+    noise: float = Field(0.1, gt=0)
+    obs_scale: float = Field(0.1, gt=0)
+    dof: float = Field(2.0, gt=0)
+    euler_step: float = Field(0.001, gt=0)
+
+
+class Neural(Strict):
+    """`rmcvi.models.NeuralGaussian`; as many states as columns unless it is said."""
+
+    dim_state: int | None = Field(None, ge=1)
+    width: int = Field(32, ge=1)
+    depth: int = Field(2, ge=0)
+    noise: float = Field(0.3, gt=0)
+    obs_noise: float = Field(0.5, gt=0)
+
+
+class Family(Strict):
+    """The variational family."""
+
+    name: Literal["linear-gaussian", "extended-kalman", "innovation", "recurrent"]
+    hidden: int = Field(32, ge=1)
+    memory: int = Field(8, ge=0)
+    diagonal: bool = True
+
+
+class Learning(Strict):
+    """The recursion and its two optimisers."""
+
+    particles: int = Field(30, ge=2)
+    window: int = Field(8, ge=2)
+    bptt: int = Field(2, ge=1)
+    model_rate: float = Field(3e-3, gt=0)
+    family_rate: float = Field(3e-3, gt=0)
+    power: float | None = Field(0.6, gt=0.5, le=1)
+    """Decay of the rates, down to a tenth."""
+    steps: int = Field(1, ge=1)
+    draws: int = Field(100, ge=10)
+    mask_failed: bool = False
+
+
+class Config(Strict):
+    """A learner: settings are checked once it is known whose they are."""
+
+    model: str
+    settings: Any = Field(default_factory=dict)
+    family: Family | None = None
+    learning: Learning | None = None
+
+
+ZOO: dict[str, tuple[type[Strict], str | None]] = {
+    "seasonal": (Seasonal, None),
+    "linear-gaussian": (Linear, "linear-gaussian"),
+    "stochastic-volatility": (Volatility, "innovation"),
+    "chaotic-rnn": (Chaotic, "extended-kalman"),
+    "neural-gaussian": (Neural, "extended-kalman"),
+}
+"""Names, their settings and their usual families."""
+
+
+def named(name: str) -> Config:
+    """The usual settings of a model of the zoo."""
+    return validated({"model": name}, "--model")
+
+
+def from_toml(path: Path) -> Config:
+    """The configuration in a file."""
+    try:
+        plain = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refusal(f"{path}: got no TOML ({error})") from None
+    return validated(plain, str(path))
+
+
+def validated(plain: dict[str, Any], where: str) -> Config:
+    """A configuration from plain values, complete."""
+    config = _checked(Config, plain, where)
+    if config.model not in ZOO:
+        raise Refusal(f"{where}: got {config.model!r}, expected {_expected(config.model, ZOO)}")
+    kind, family = ZOO[config.model]
+    settings = _checked(kind, config.settings, f"{where}: settings")
+    if family is None:
+        for part in ("family", "learning"):
+            if plain.get(part) is not None:
+                raise Refusal(f"{where}: got [{part}], which {config.model!r} does not have")
+        return config.model_copy(update={"settings": settings})
+    chosen = config.family or Family.model_validate({"name": family})
+    learning = config.learning or Learning.model_validate({})
+    update = {"settings": settings, "family": chosen, "learning": learning}
+    return config.model_copy(update=update)
+
+
+def _checked(kind: type[Any], plain: Any, where: str) -> Any:
+    try:
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            *above, name = first["loc"]
+            names = _fields(kind, above)
+            raise Refusal(
+                f"{where}: got {place!r}, expected {_expected(str(name), names)}"
+            ) from None
+        if first["type"] == "missing":
+            raise Refusal(f"{where}: got no {place!r}, expected it to be said") from None
+        said = first["msg"].removeprefix("Input should be ")
+        place = f"{place}: " if place else ""
+        raise Refusal(f"{where}: {place}got {first['input']!r}, expected {said}") from None
+
+
+def _fields(kind: type[BaseModel], above: list[Any]) -> list[str]:
+    """Names that are valid at a place."""
+    inner = {"family": Family, "learning": Learning}
+    return list((inner[above[0]] if above else kind).model_fields)
+
+
+def _expected(got: str, names: Any) -> str:
+    names = list(names)
+    near = difflib.get_close_matches(got, names, 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"one of {', '.join(map(repr, names))}{hint}"

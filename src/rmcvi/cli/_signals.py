@@ -1,0 +1,46 @@
+"""Asked to stop, finish the row first."""
+
+import signal
+from types import FrameType
+from typing import Any
+
+ASKED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised while we wait for a row, or if we are asked twice."""
+
+
+class Stopper:
+    """Catches SIGINT and SIGTERM within a `with` block; a second one is not waited for."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self.waiting = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stopper":
+        try:
+            self._before = {number: signal.signal(number, self._ask) for number in ASKED}
+        except ValueError:
+            self._before = {}  # not the main thread: signals are not ours
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def asked(self) -> bool:
+        """Whether to stop."""
+        return self.signal != 0
+
+    @property
+    def status(self) -> int:
+        """Exit status: 128 and the signal's number, 0 without one."""
+        return 128 + self.signal if self.signal else 0
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        second, self.signal = self.asked(), number
+        if self.waiting or second:
+            raise Interrupted

@@ -121,15 +121,8 @@ class AbstractRecursion(eqx.Module):
 class AbstractLearner(eqx.Module):
     """Anything that predicts the next observation, and learns from it once it has come."""
 
-    @property
-    @abc.abstractmethod
-    def dim_obs(self) -> int:
-        """Length of y."""
-
-    @property
-    @abc.abstractmethod
-    def dim_input(self) -> int:
-        """Length of u."""
+    dim_obs: eqx.AbstractVar[int]
+    dim_input: eqx.AbstractVar[int]
 
     @abc.abstractmethod
     def init(self, key: Key[Array, ""]) -> PyTree:

@@ -184,13 +184,8 @@ class Told(eqx.Module):
 class Peeking(rmcvi.AbstractLearner):
     """Predicts with y in hand, scores rows it has not seen, and cannot stand infinities."""
 
-    @property
-    def dim_obs(self):
-        return 2
-
-    @property
-    def dim_input(self):
-        return 0
+    dim_obs: int = eqx.field(static=True, default=2)
+    dim_input: int = eqx.field(static=True, default=0)
 
     def init(self, key) -> Any:
         return jnp.zeros(2)

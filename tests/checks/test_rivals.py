@@ -16,7 +16,8 @@ from tests.checks._small import small_model
 )
 def test_learners_conform(learner: rmcvi.AbstractLearner) -> None:
     """Nothing is peeked at, nothing grows, nothing breaks."""
-    checks.learner(learner).raise_if_failed()
+    report = checks.learner(learner)
+    assert report.ok, str(report)
 
 
 @pytest.mark.parametrize(
@@ -26,4 +27,5 @@ def test_learners_conform(learner: rmcvi.AbstractLearner) -> None:
 )
 def test_recursions_conform(recursion: Any) -> None:
     """With no family at all."""
-    checks.recursion(recursion, small_model(), None).raise_if_failed()
+    report = checks.recursion(recursion, small_model(), None)
+    assert report.ok, str(report)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rmcvi.diagnostics import gaussian_p_value, interval_coverage, pit, sample_p_value
+from rmcvi.diagnostics import (
+    gaussian_p_value,
+    interval_coverage,
+    pit,
+    sample_p_value,
+    tail_p_value,
+)
 
 STREAMS = 20_000
 
@@ -46,3 +52,22 @@ def test_gaussian_p_value() -> None:
     mean, std = jnp.ones(5), jnp.full(5, 1.7)
     expected = 2 * stats.norm.sf(np.abs(np.asarray(y) - 1.0) / 1.7)
     np.testing.assert_allclose(jax.jit(gaussian_p_value)(y, mean, std), expected, rtol=1e-10)
+
+
+def test_p_value_beyond_the_samples() -> None:
+    ordered = jnp.sort(jax.random.normal(jax.random.key(3), (400, 1)), 0)
+    ys = jnp.array([-1e6, -40.0, -6.0, -1.0, 0.0, 1.0, 6.0, 40.0, 1e6, jnp.nan])[:, None]
+    p = np.asarray(jax.vmap(lambda y: tail_p_value(y, ordered))(ys))[:, 0]
+    ranks = np.asarray(jax.vmap(lambda y: sample_p_value(y, ordered))(ys))[:, 0]
+    np.testing.assert_allclose(p[3:6], ranks[3:6], rtol=1e-12)
+    assert (np.diff(p[:5]) > 0).all() and (np.diff(p[4:9]) < 0).all() and np.isnan(p[9])
+    # Never surer than the normal law that the samples came from, and with no floor at 1 / n.
+    assert (p[[2, 6]] > 2 * stats.norm.sf(6.0)).all() and (p[[0, 8]] < 1e-8).all()
+
+
+@pytest.mark.parametrize("num", [1, 2, 5])
+def test_p_value_without_a_tail(num: int) -> None:
+    same = jnp.zeros((num, 1))
+    y = jnp.array([7.0])
+    np.testing.assert_allclose(tail_p_value(y, same), [1 / (num + 1)])
+    assert 0.0 < float(tail_p_value(jnp.zeros(1), same)[0]) <= 1.0

@@ -26,14 +26,8 @@ class Tiny(rmcvi.AbstractLearner):
     """Predicts a draw made at the start; misbehaves on request from row 30 on."""
 
     trouble: str = eqx.field(static=True, default="")
-
-    @property
-    def dim_obs(self) -> int:
-        return 2
-
-    @property
-    def dim_input(self) -> int:
-        return 0
+    dim_obs: int = eqx.field(static=True, default=2)
+    dim_input: int = eqx.field(static=True, default=0)
 
     def init(self, key: Key[Array, ""]) -> tuple[Array, Array]:
         if self.trouble == "init":
@@ -60,10 +54,10 @@ METHODS: dict[str, rmcvi.AbstractLearner] = {
     "persistence": Persistence(2, 1),
     "least squares": RecursiveLeastSquares(2, 1, lags=(1,)),
     "draw": Tiny(),
-    "nan": Tiny("nan"),
-    "raises": Tiny("step"),
-    "unborn": Tiny("init"),
-    "silent": Tiny("silent"),
+    "nan": Tiny(trouble="nan"),
+    "raises": Tiny(trouble="step"),
+    "unborn": Tiny(trouble="init"),
+    "silent": Tiny(trouble="silent"),
     "too wide": Persistence(3),
 }
 SEEDS, BURN_IN = (0, 5), 7

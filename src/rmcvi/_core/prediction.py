@@ -47,11 +47,10 @@ class Prediction(eqx.Module):
 
 
 def central_interval(
-    draws: Float[Array, "n dy"], level: float
+    ordered: Float[Array, "n dy"], level: float
 ) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
-    """Interval that the next exchangeable draw hits with probability `level`."""
-    num, tail = draws.shape[0], 0.5 * (1.0 - level)
-    ordered = jnp.sort(draws, 0)
+    """Interval that the next exchangeable draw hits with probability `level`; draws in order."""
+    num, tail = ordered.shape[0], 0.5 * (1.0 - level)
 
     def at(probability):
         position = jnp.clip(probability * (num + 1) - 1.0, 0.0, num - 1.0)

@@ -44,8 +44,8 @@ class RecursiveLeastSquares(AbstractLearner):
     whatever their `dt`.
     """
 
-    size: int = eqx.field(static=True)
-    width: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
     lags: tuple[int, ...] = eqx.field(static=True)
     forget: float = eqx.field(static=True)
     ridge: float = eqx.field(static=True)
@@ -77,8 +77,8 @@ class RecursiveLeastSquares(AbstractLearner):
             memory: number of values that the noise variance remembers (`math.inf`: all).
             scale: standard deviation of the noise before anything is known.
         """
-        self.size = check_int("dim_obs", dim_obs)
-        self.width = check_int("dim_input", dim_input, 0)
+        self.dim_obs = check_int("dim_obs", dim_obs)
+        self.dim_input = check_int("dim_input", dim_input, 0)
         self.lags = tuple(check_int("lags", lag) for lag in lags)
         self.forget = 1.0 if forget == 1.0 else check_real("forget", forget, 0.0, 1.0)
         self.ridge = check_real("ridge", ridge, 0.0)
@@ -87,30 +87,20 @@ class RecursiveLeastSquares(AbstractLearner):
         self.scale = check_real("scale", scale, 0.0)
 
     @property
-    def dim_obs(self) -> int:
-        """Length of y."""
-        return self.size
-
-    @property
-    def dim_input(self) -> int:
-        """Length of u."""
-        return self.width
-
-    @property
     def num_coefficients(self) -> int:
         """Length of x, the regressors of each coordinate."""
-        return 1 + self.width + self.size * len(self.lags)
+        return 1 + self.dim_input + self.dim_obs * len(self.lags)
 
     def init(self, key: Key[Array, ""]) -> LeastSquaresState:
         """The state before the first observation; nothing is drawn."""
         del key
         p, eye = self.num_coefficients, jnp.eye(self.num_coefficients)
         return LeastSquaresState(
-            weights=jnp.zeros((self.size, p)),
-            root=jnp.tile(eye / math.sqrt(self.ridge), (self.size, 1, 1)),
-            noise=RunningVariance.prior(self.size, self.scale),
-            tails=Tails.unknown(self.size),
-            history=jnp.zeros((max(self.lags, default=0), self.size)),
+            weights=jnp.zeros((self.dim_obs, p)),
+            root=jnp.tile(eye / math.sqrt(self.ridge), (self.dim_obs, 1, 1)),
+            noise=RunningVariance.prior(self.dim_obs, self.scale),
+            tails=Tails.unknown(self.dim_obs),
+            history=jnp.zeros((max(self.lags, default=0), self.dim_obs)),
         )
 
     def regressors(self, state: LeastSquaresState, inputs: Inputs) -> Float[Array, "p"]:

@@ -117,8 +117,8 @@ class LSTMInfo(eqx.Module):
 class OnlineLSTM(AbstractLearner):
     """The usual neural forecaster, given the same stream, the same inputs and the same care."""
 
-    size: int = eqx.field(static=True)
-    width: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
     hidden: int = eqx.field(static=True)
     lags: tuple[int, ...] = eqx.field(static=True)
     optimiser: optax.GradientTransformation
@@ -160,8 +160,8 @@ class OnlineLSTM(AbstractLearner):
         """
         optimiser = optax.adam(1e-3) if optimiser is None else optimiser
         check_instance("optimiser", optimiser, optax.GradientTransformation)
-        self.size = check_int("dim_obs", dim_obs)
-        self.width = check_int("dim_input", dim_input, 0)
+        self.dim_obs = check_int("dim_obs", dim_obs)
+        self.dim_input = check_int("dim_input", dim_input, 0)
         self.hidden = check_int("hidden", hidden)
         self.lags = tuple(check_int("lags", lag) for lag in lags)
         cut = optax.clip_by_global_norm(check_real("clip", clip, 0.0))
@@ -172,36 +172,26 @@ class OnlineLSTM(AbstractLearner):
         self.calibrate = bool(calibrate)
         self.level = check_real("level", level, 0.0, 1.0)
 
-    @property
-    def dim_obs(self) -> int:
-        """Length of y."""
-        return self.size
-
-    @property
-    def dim_input(self) -> int:
-        """Length of u."""
-        return self.width
-
     def init(self, key: Key[Array, ""]) -> LSTMState:
         """The state before the first observation."""
         check_key("key", key)
-        features = 2 * self.size * len(self.lags) + self.width + 1
-        network = Network(features, self.hidden, self.size, key)
+        features = 2 * self.dim_obs * len(self.lags) + self.dim_input + 1
+        network = Network(features, self.hidden, self.dim_obs, key)
         depth = max(self.lags, default=1)
         return LSTMState(
             network=network,
             optimiser=self.optimiser.init(eqx.filter(network, eqx.is_array)),
             window=Window(
                 jnp.zeros((self.bptt, features)),
-                jnp.zeros((self.bptt, self.size)),
-                jnp.full((self.bptt, self.size), jnp.nan, float),
+                jnp.zeros((self.bptt, self.dim_obs)),
+                jnp.full((self.bptt, self.dim_obs), jnp.nan, float),
             ),
             carry=(jnp.zeros(self.hidden), jnp.zeros(self.hidden)),
-            values=jnp.zeros((depth, self.size)),
-            seen=jnp.zeros((depth, self.size)),
-            last=jnp.zeros(self.size),
-            errors=RunningVariance.prior(self.size, 1.0),
-            tails=Tails.unknown(self.size),
+            values=jnp.zeros((depth, self.dim_obs)),
+            seen=jnp.zeros((depth, self.dim_obs)),
+            last=jnp.zeros(self.dim_obs),
+            errors=RunningVariance.prior(self.dim_obs, 1.0),
+            tails=Tails.unknown(self.dim_obs),
             skipped=jnp.zeros((), int),
         )
 
@@ -264,7 +254,7 @@ class OnlineLSTM(AbstractLearner):
         carry, *_ = state.network(state.carry, state.window.features[:1])
         past = [half[lag - 1] for lag in self.lags for half in (state.values, state.seen)]
         x = jnp.concatenate([*past, inputs.u, inputs.dt[None]])
-        base = state.last if self.skip else jnp.zeros(self.size)
+        base = state.last if self.skip else jnp.zeros(self.dim_obs)
         old = (state.window.features, state.window.base, state.window.ys)
         return carry, Window(*map(_append, old, (x, base, y)))
 

@@ -33,8 +33,8 @@ class PersistenceState(eqx.Module):
 class Persistence(AbstractLearner):
     """Repeats the last observed value (0 before the first). Inputs are ignored."""
 
-    size: int = eqx.field(static=True)
-    width: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
     level: float = eqx.field(static=True)
     memory: float = eqx.field(static=True)
     scale: float = eqx.field(static=True)
@@ -57,29 +57,19 @@ class Persistence(AbstractLearner):
             memory: number of values that the variance remembers (`math.inf`: all).
             scale: standard deviation before anything is known.
         """
-        self.size = check_int("dim_obs", dim_obs)
-        self.width = check_int("dim_input", dim_input, 0)
+        self.dim_obs = check_int("dim_obs", dim_obs)
+        self.dim_input = check_int("dim_input", dim_input, 0)
         self.level = check_real("level", level, 0.0, 1.0)
         self.memory = memory if memory == jnp.inf else check_real("memory", memory, 1.0)
         self.scale = check_real("scale", scale, 0.0)
 
-    @property
-    def dim_obs(self) -> int:
-        """Length of y."""
-        return self.size
-
-    @property
-    def dim_input(self) -> int:
-        """Length of u."""
-        return self.width
-
     def init(self, key: Key[Array, ""]) -> PersistenceState:
         """The state before the first observation; nothing is drawn."""
         del key
-        zero = jnp.zeros(self.size)
-        rate = RunningVariance.prior(self.size, self.scale)
+        zero = jnp.zeros(self.dim_obs)
+        rate = RunningVariance.prior(self.dim_obs, self.scale)
         return PersistenceState(
-            zero, zero, jnp.zeros(self.size, bool), rate, Tails.unknown(self.size)
+            zero, zero, jnp.zeros(self.dim_obs, bool), rate, Tails.unknown(self.dim_obs)
         )
 
     def step(

@@ -211,8 +211,6 @@ def _saved(run: _Run) -> str | None:
         path = Path(folder) / "state.rmcvi"
         try:
             save(path, run.learner, state)
-        except StopIteration:
-            return f"{SKIPPED}the state holds no random key, without which rmcvi.save cannot work"
         except CheckpointError as error:
             return f"rmcvi.save refuses the learner: {str(error).splitlines()[0]}"
         again, _ = call("rmcvi.load", load, path, run.learner)

@@ -38,6 +38,8 @@ class SeasonalLearner(AbstractLearner):
     Lags count rows; the season's clock goes on by `dt`, one row a unit. Inputs may have any units.
     """
 
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
     design: Design
     settings: Settings
     level: float = eqx.field(static=True)
@@ -101,6 +103,7 @@ class SeasonalLearner(AbstractLearner):
             check_int("long_period", long_period, (period or 0) + 1)
         if check_int("degrees", degrees, 2) % 2:
             raise ValueError(f"degrees: got {degrees}, expected an even number")
+        self.dim_obs, self.dim_input = dim_obs, dim_input
         self.design = Design(
             size=dim_obs,
             width=dim_input - phase_input,
@@ -124,16 +127,6 @@ class SeasonalLearner(AbstractLearner):
         self.phase_input = phase_input
         seasonal = period is not None
         self.kinds = ((False, seasonal), (True, seasonal), *([(False, False)] * plain))
-
-    @property
-    def dim_obs(self) -> int:
-        """Length of y."""
-        return self.design.size
-
-    @property
-    def dim_input(self) -> int:
-        """Length of u."""
-        return self.design.width + self.phase_input
 
     @property
     def kind(self) -> Kind:

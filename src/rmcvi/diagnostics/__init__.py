@@ -4,6 +4,7 @@ from rmcvi.diagnostics._calibration import gaussian_p_value as gaussian_p_value
 from rmcvi.diagnostics._calibration import interval_coverage as interval_coverage
 from rmcvi.diagnostics._calibration import pit as pit
 from rmcvi.diagnostics._calibration import sample_p_value as sample_p_value
+from rmcvi.diagnostics._calibration import tail_p_value as tail_p_value
 from rmcvi.diagnostics._drift import DriftDetector as DriftDetector
 from rmcvi.diagnostics._drift import DriftState as DriftState
 from rmcvi.diagnostics._errors import gap_to_oracle as gap_to_oracle

@@ -55,6 +55,29 @@ def sample_p_value(
     return 2.0 * jnp.minimum(u, 1.0 - u)
 
 
+def tail_p_value(y: Float[Array, "dy"], ordered: Float[Array, "n dy"]) -> Float[Array, "dy"]:
+    """`sample_p_value`, carried on beyond the outermost sample; `ordered` are samples in order.
+
+    The tail is that of a Pareto law with infinite variance, fitted to the outer tenth: cautious,
+    so that a single outlier of a heavy-tailed sensor is not called a failure. Where the outer
+    samples all coincide (counts, point masses) there is no tail to fit.
+    """
+    num = ordered.shape[0]
+    tail = max(num // 10, 1)
+
+    def above(ordered, y):
+        share = (jnp.sum(ordered > y[None], 0) + 0.5) / (num + 1.0)
+        foot = ordered[max(num - 1 - tail, 0)]
+        excess = jnp.mean(ordered[num - tail :], 0) - foot
+        fitted = excess > 0.0
+        reach = (y - foot) / jnp.where(fitted, excess, 1.0)
+        further = (tail + 0.5) / (num + 1.0) / (1.0 + reach) ** 2
+        return jnp.where(fitted & (y > ordered[-1]), jnp.minimum(further, share), share)
+
+    both = jnp.minimum(above(ordered, y), above(-ordered[::-1], -y))
+    return jnp.where(jnp.isnan(y), jnp.nan, jnp.minimum(2.0 * both, 1.0))
+
+
 def gaussian_p_value(
     y: Float[Array, "*shape"], mean: Float[Array, "*shape"], std: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:

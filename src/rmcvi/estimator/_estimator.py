@@ -15,27 +15,26 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi._contract import (
     AbstractLearner,
     AbstractRecursion,
     Filtered,
-    Info,
     Prediction,
-    Result,
     Trainable,
 )
 from rmcvi._core.checks import check_array, check_instance, check_int, check_key, check_real
 from rmcvi._core.inputs import Inputs
 from rmcvi.diagnostics import DriftDetector, SensorMonitor
 from rmcvi.estimator import _query
-from rmcvi.estimator._health import Alarm, Health
+from rmcvi.estimator._health import Health
+from rmcvi.estimator._learning import learn
 from rmcvi.estimator._predict import predict, screen
 from rmcvi.estimator._query import Forecast, Imputed
 from rmcvi.estimator._records import LearnerInfo, LearnerState
 from rmcvi.estimator._smooth import Smoothed
-from rmcvi.families import AbstractFamily
+from rmcvi.estimator._watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.optim import Ascent, GradientGuard
 
@@ -59,10 +58,9 @@ class OnlineEstimator(AbstractLearner):
     draws: int = eqx.field(static=True)
     level: float = eqx.field(static=True)
     screen_width: float | None = eqx.field(static=True)
-    health: Health | None
-    drift: DriftDetector | None
-    sensors: SensorMonitor | None
-    mask_failed: bool = eqx.field(static=True)
+    watch: Watch
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -121,32 +119,22 @@ class OnlineEstimator(AbstractLearner):
         self.draws = check_int("draws", draws, 0)
         self.level = check_real("level", level, 0.0, 1.0)
         self.screen_width = screen_width and check_real("screen_width", screen_width, 1.0)
+        self.dim_obs, self.dim_input = model.dim_obs, model.dim_input
         watched = self.draws > 0
-        self.health = Health() if health is True else health or None
-        self.drift = (DriftDetector() if drift is True else drift or None) if watched else None
-        self.sensors = (
-            (SensorMonitor() if sensors is True else sensors or None) if watched else None
+        self.watch = Watch(
+            health=Health() if health is True else health or None,
+            drift=(DriftDetector() if drift is True else drift or None) if watched else None,
+            sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
+            mask_failed=bool(mask_failed),
         )
-        self.mask_failed = bool(mask_failed)
-        if self.mask_failed and self.sensors is None:
+        if mask_failed and self.watch.sensors is None:
             raise ValueError("mask_failed: got True, expected False without sensors and draws")
-
-    @property
-    def dim_obs(self) -> int:
-        """Length of y."""
-        return self.model.dim_obs
-
-    @property
-    def dim_input(self) -> int:
-        """Length of u."""
-        return self.model.dim_input
 
     def init(self, key: Key[Array, ""]) -> LearnerState:
         """The state before the first observation."""
         check_key("key", key)
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
-        dim = self.dim_obs
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
@@ -155,9 +143,7 @@ class OnlineEstimator(AbstractLearner):
             theta_ascent=self.model_ascent.init(theta),
             phi_ascent=self.family_ascent.init(phi),
             recursion=self.recursion.init(self.model, self.family, self.trainable),
-            health=None if self.health is None else self.health.init(dim),
-            drift=None if self.drift is None else self.drift.init(),
-            sensors=None if self.sensors is None else self.sensors.init(dim),
+            watch=self.watch.init(self.dim_obs),
             skipped=jnp.zeros((), int),
         )
 
@@ -213,33 +199,24 @@ class OnlineEstimator(AbstractLearner):
         k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
         finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
         prediction, screened = self._predict(state, finite, inputs, k_predict)
-        sensors, sensor_score, masked = self._watch_sensors(state, finite, prediction)
-        used = jnp.where(masked, jnp.nan, screened)
-        new, info, sound = self._learn(state, used, inputs, k_learn)
-        score = jnp.asarray(jnp.nan) if prediction is None else prediction.log_score
-        alarms, health, drift, change = jnp.zeros((), int), state.health, state.drift, None
-        if self.health is not None and health is not None:
-            health, alarms = self.health.step(health, finite, score, info.ess, info.mass_beyond)
-        if self.drift is not None and drift is not None:
-            drift, drifted, change = self.drift.step(drift, score)
-            alarms = alarms + jnp.where(drifted, int(Alarm.DRIFT), 0)
-        if sensor_score is not None:
-            alarms = alarms + jnp.where(jnp.any(sensor_score > 0.5), int(Alarm.SENSOR), 0)
+        watch, suspicion = self.watch.suspect(state.watch, finite, prediction)
+        used = jnp.where(suspicion.masked, jnp.nan, screened)
+        new, info, sound = learn(self, state, used, inputs, k_learn)
+        watch, alarms, change = self.watch.conclude(watch, finite, prediction, info, suspicion)
         new = eqx.tree_at(
-            lambda s: (s.t, s.health, s.drift, s.sensors, s.skipped),
+            lambda s: (s.t, s.watch, s.skipped),
             new,
-            (state.t + 1, health, drift, sensors, state.skipped + ~sound),
-            is_leaf=lambda v: v is None,
+            (state.t + 1, watch, state.skipped + ~sound),
         )
         told = LearnerInfo(
             prediction=prediction,
             step=info,
             pulled=~(screened == finite) & jnp.isfinite(finite),
-            masked=masked,
-            sensor_score=sensor_score,
+            masked=suspicion.masked,
+            sensor_score=suspicion.score,
             drift=change,
             alarms=alarms,
-            factor=jnp.ones(()) if health is None else health.factor,
+            factor=watch.factor,
             cuts=self.model_ascent.cuts(new.theta_ascent) + self.family_ascent.cuts(new.phi_ascent),
             skipped=new.skipped,
         )
@@ -256,68 +233,6 @@ class OnlineEstimator(AbstractLearner):
         if self.screen_width is None:
             return prediction, y
         return prediction, screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
-
-    def _watch_sensors(
-        self, state: LearnerState, y: Float[Array, "dy"], prediction: Prediction | None
-    ) -> tuple[PyTree, Float[Array, "dy"] | None, Bool[Array, "dy"]]:
-        if self.sensors is None or state.sensors is None or prediction is None:
-            return state.sensors, None, jnp.zeros(y.shape, bool)
-        spread = 0.5 * (prediction.high - prediction.low)
-        sensors, score, failed = self.sensors.step(state.sensors, y, prediction.p_value, spread)
-        few = 2 * jnp.sum(failed) <= y.size
-        return sensors, score, failed & few & self.mask_failed
-
-    def _learn(
-        self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
-    ) -> tuple[LearnerState, Info, Bool[Array, ""]]:
-        """The recursion and both optimisers, `steps` times from the same statistics."""
-        factor = jnp.ones(()) if state.health is None else state.health.factor
-
-        def once(i, now):
-            model, family = self.model_at(now), self.family_at(now)
-            statistics, grads, info = self.recursion.step(
-                state.recursion,
-                model,
-                family,
-                y,
-                inputs,
-                key if self.steps == 1 else jax.random.fold_in(key, i),
-                self.trainable,
-            )
-            theta_ascent, theta, theta_ok = self.model_ascent.step(
-                now.theta_ascent, now.theta, grads.model, factor
-            )
-            phi_ascent, phi, phi_ok = self.family_ascent.step(
-                now.phi_ascent, now.phi, grads.family, factor
-            )
-            phi = self._project(phi)
-            now = eqx.tree_at(
-                lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion),
-                now,
-                (theta, phi, theta_ascent, phi_ascent, statistics),
-                is_leaf=lambda v: v is None,
-            )
-            return now, info, theta_ok & phi_ok & (info.result < int(Result.NON_FINITE))
-
-        new, info, sound = once(0, state)
-        if self.steps > 1:
-            new, info, sound = jax.lax.fori_loop(
-                1, self.steps, lambda i, loop: once(i, loop[0]), (new, info, sound)
-            )
-        new = eqx.tree_at(
-            lambda s: (s.theta_ascent, s.phi_ascent),
-            new,
-            (
-                self.model_ascent.average_in(new.theta_ascent, new.theta, state.t),
-                self.family_ascent.average_in(new.phi_ascent, new.phi, state.t),
-            ),
-        )
-        return new, info, sound
-
-    def _project(self, phi: PyTree) -> PyTree:
-        if not isinstance(self.family, AbstractFamily):
-            return phi
-        return eqx.filter(eqx.combine(phi, self.family).project(), self.trainable.family)
 
     def filter(self, state: LearnerState) -> Filtered:
         """Mean and covariance of x_t given everything so far."""

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from rmcvi._core.inputs import Inputs
 from rmcvi._core.prediction import Prediction, central_interval
+from rmcvi.diagnostics import tail_p_value
 from rmcvi.models import AbstractGaussianModel, AbstractModel
 
 
@@ -26,7 +27,8 @@ def predict(
     num = before.shape[0]
     x = next_states(model, before, t, inputs, k1)
     draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(jax.random.split(k2, num), x)
-    low, high = central_interval(draws, level)
+    ordered = jnp.sort(draws, 0)
+    low, high = central_interval(ordered, level)
     log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
     log_score = jax.nn.logsumexp(log_g) - jnp.log(num)
     seen = ~jnp.isnan(y)
@@ -35,27 +37,8 @@ def predict(
         low=low,
         high=high,
         log_score=jnp.where(jnp.any(seen), log_score, jnp.nan),
-        p_value=jnp.where(seen, p_value(draws, y), jnp.nan),
+        p_value=tail_p_value(y, ordered),
     )
-
-
-def p_value(draws: Float[Array, "n dy"], y: Float[Array, "dy"]) -> Float[Array, "dy"]:
-    """Two-sided; beyond the outermost draw by a tail fitted to the outer tenth.
-
-    Its form is Pareto's with finite mean and infinite variance: cautious, so that a single outlier
-    of a heavy-tailed sensor is not called a failure.
-    """
-    num = draws.shape[0]
-    ordered, tail = jnp.sort(draws, 0), max(num // 10, 1)
-
-    def above(ordered, y):
-        share = (jnp.sum(ordered > y[None], 0) + 0.5) / (num + 1.0)
-        foot = ordered[num - 1 - tail]
-        excess = jnp.mean(ordered[num - tail :], 0) - foot
-        further = (tail + 0.5) / (num + 1.0) / (1.0 + (y - foot) / excess) ** 2
-        return jnp.where(y > ordered[-1], jnp.minimum(further, share), share)
-
-    return 2.0 * jnp.minimum(above(ordered, y), above(-ordered[::-1], -y))
 
 
 def next_states(

@@ -137,7 +137,7 @@ def _forecast(
             jax.random.split(k2, num), moved
         )
         mean = expected_observation(model, moved, draws, inputs)
-        return moved, (mean, *central_interval(draws, level), moved, draws)
+        return moved, (mean, *central_interval(jnp.sort(draws, 0), level), moved, draws)
 
     keys = jax.random.split(k_move, inputs.dt.shape[0])
     _, (mean, low, high, states, draws) = jax.lax.scan(step, start, (inputs, keys))
@@ -171,7 +171,7 @@ def _impute(
         draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(
             jax.random.split(k, num), x
         )
-        low, high = central_interval(draws, level)
+        low, high = central_interval(jnp.sort(draws, 0), level)
         seen = ~jnp.isnan(y)
         mean = expected_observation(model, x, draws, inputs)
         return tuple(jnp.where(seen, y, v) for v in (mean, low, high))

@@ -4,8 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi._contract import Info, Prediction
-from rmcvi.diagnostics import DriftState, SensorState
-from rmcvi.estimator._health import HealthState
+from rmcvi.estimator._watch import WatchState
 from rmcvi.optim import AscentState
 
 
@@ -19,9 +18,7 @@ class LearnerState(eqx.Module):
     theta_ascent: AscentState
     phi_ascent: AscentState
     recursion: PyTree
-    health: HealthState | None
-    drift: DriftState | None
-    sensors: SensorState | None
+    watch: WatchState
     skipped: Int[Array, ""]
 
 

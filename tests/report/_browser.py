@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = shutil.which("chromium")
-_LAUNCH = "import os, sys; r, w = int(sys.argv[1]), int(sys.argv[2]); "
-_LAUNCH += "a, b = os.dup(r), os.dup(w); os.dup2(a, 3); os.dup2(b, 4); "
-_LAUNCH += "os.execv(sys.argv[3], sys.argv[3:])"
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 _OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -56,6 +60,13 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
+        try:
+            self._attach()
+        except AssertionError:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         told = self.send("Target.attachToTarget", targetId=target, flatten=True)
         self._session = told["sessionId"]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rmcvi.report._run import Run
+
 DRIFT = "The level of the predictive score has changed: so has the world, or a sensor."
 SENSOR = "A coordinate behaves as no healthy sensor would under this model."
 NAMES = ["co", "nox", "temperature", "humidity", "ozone", "benzene", "wind", "pressure"]
@@ -65,6 +67,35 @@ def make(
             told = {"row": row, "rho": 0.025 * (1 + settled), "gamma": 2.5 - settled}
             file.write(json.dumps(told) + "\n")
     return directory
+
+
+def arrays(rows: int, columns: int, seed: int = 0) -> Run:
+    """A large run in memory, without its files."""
+    rng = np.random.default_rng(seed)
+    value, mean, half = _stream(rng, rows, columns)
+    gone = _gaps(rng, rows, columns, "some")
+    return Run(
+        about=_about(NAMES[:columns], rows, True),
+        columns=NAMES[:columns],
+        level=0.9,
+        row=np.arange(1.0, rows + 1),
+        time=1.7e9 + 3600.0 * np.arange(rows),
+        zoned=False,
+        value=np.where(gone, np.nan, value),
+        mean=mean,
+        low=mean - half,
+        high=mean + half,
+        filled=np.where(gone, mean, np.nan),
+        failure=rng.beta(1, 12, value.shape),
+        log_score=rng.normal(size=rows),
+        elbo=rng.normal(size=rows),
+        ess=rng.uniform(1, 100, size=rows),
+        alarms={DRIFT: list(range(rows // 2, rows // 2 + 9))},
+        state_names=["0", "1"],
+        state_mean=mean[:, :2],
+        state_std=half[:, :2],
+        parameters={"rho": (np.arange(50.0, rows, 50.0), np.ones(len(range(50, rows, 50))))},
+    )
 
 
 def _stream(rng: Any, rows: int, columns: int) -> tuple[np.ndarray, ...]:

@@ -20,7 +20,8 @@ def content(
     run: Run, scores: Scores, told: list[Episode], keep: np.ndarray
 ) -> tuple[dict[str, Any], str]:
     """The JSON, and the packed arrays of the rows `keep`."""
-    packer, units = Packer(), run.about.get("units") or {}
+    packer, given = Packer(), run.about.get("units") or {}
+    units = [str(given.get(name) or "") for name in run.columns]
     for i in range(len(run.columns)):
         for part in ("value", "mean", "low", "high", "filled"):
             packer.add(f"{part}.{i}", getattr(run, part)[keep, i])
@@ -37,10 +38,10 @@ def content(
         "level": run.level,
         "width": NormalDist().inv_cdf(0.5 + run.level / 2),
         "zoned": run.zoned,
-        "columns": [{"name": name, "unit": units.get(name) or ""} for name in run.columns],
+        "columns": [{"name": n, "unit": u} for n, u in zip(run.columns, units, strict=True)],
         "states": run.state_names[:STATES],
         "parameters": _parameters(run, keep),
-        "curves": _curves(run, scores, keep),
+        "curves": _curves(run, scores, keep, units),
         "window": window(run.rows),
         "episodes": [[_place(keep, e.first), _place(keep, e.last), e.sentence] for e in told],
         "index": packer.index,
@@ -60,7 +61,7 @@ def _place(keep: np.ndarray, index: int) -> int:
     return int(min(np.searchsorted(keep, index), max(len(keep) - 1, 0)))
 
 
-def _curves(run: Run, scores: Scores, keep: np.ndarray) -> dict[str, Any]:
+def _curves(run: Run, scores: Scores, keep: np.ndarray, units: list[str]) -> dict[str, Any]:
     """Running RMSE and moving coverage, of all columns and of each; the moving log score."""
     at = grid(run.rows)
     width = window(run.rows)
@@ -76,7 +77,7 @@ def _curves(run: Run, scores: Scores, keep: np.ndarray) -> dict[str, Any]:
                 "learner": plain(running_rmse(learner, at)),
                 "persistence": plain(running_rmse(rival, at)),
                 "coverage": plain(moving_mean(inside, width, at, FEWEST)),
-                "unit": "standard deviations" if column is None else "",
+                "unit": "standard deviations" if column is None else units[column],
             }
         )
     return {

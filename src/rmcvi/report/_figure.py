@@ -49,7 +49,7 @@ LOOKS = {
 }
 """Methods and references by name."""
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "figure.dpi": 110,
     "savefig.dpi": 160,
     "figure.facecolor": "white",
@@ -81,7 +81,7 @@ def style() -> Iterator[None]:
 
 
 def look(method: str, **more: Any) -> dict[str, Any]:
-    """Arguments of `Axes.plot` for a method; `more` is added or wins (`label`, `markevery`)."""
+    """Arguments of `Axes.plot` for a method; `more` is added or wins."""
     check_option("method", method, LOOKS)
     kept = LOOKS[method]
     drawn = {"color": kept.colour, "marker": kept.marker, "linestyle": kept.line}
@@ -89,7 +89,12 @@ def look(method: str, **more: Any) -> dict[str, Any]:
 
 
 def figure(
-    rows: int = 1, columns: int = 1, *, width: float = 7.0, height: float = 3.4, **more: Any
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    width: float | int = 7.0,
+    height: float | int = 3.4,
+    **more: Any,
 ) -> tuple[Figure, np.ndarray]:
     """A figure in inches with its axes (rows, columns); nothing is kept in any global state."""
     made = Figure(figsize=(width, height), layout="constrained")

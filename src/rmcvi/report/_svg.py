@@ -13,14 +13,14 @@ def reliability(found: Calibration, level: float) -> Markup:
     path = " ".join(f"{_x(p):.1f},{_y(s):.1f}" for p, s in points)
     own = found.shares[abs(found.levels - level).argmin()]
     body = [
-        f'<line class="ideal" x1="{_x(0)}" y1="{_y(0)}" x2="{_x(1)}" y2="{_y(1)}"/>',
+        f'<line class="ideal" x1="{_x(0.0)}" y1="{_y(0.0)}" x2="{_x(1.0)}" y2="{_y(1.0)}"/>',
         f'<polyline class="found" points="{path}"/>',
         f'<circle class="own" cx="{_x(level):.1f}" cy="{_y(own):.1f}" r="5"/>',
-        *(_tick_x(p, f"{100 * p:.0f} %") for p in (0, 0.5, 1)),
+        *(_tick_x(p, f"{100 * p:.0f} %") for p in (0.0, 0.5, 1.0)),
         _label("level of the interval"),
     ]
     told = f"At the run's level of {100 * level:.3g} %, {100 * own:.1f} % of the values are inside."
-    return _frame(body, told, 1.0, (0, 0.25, 0.5, 0.75, 1))
+    return _frame(body, told, 1.0, (0.0, 0.25, 0.5, 0.75, 1.0))
 
 
 def histogram(found: Calibration) -> Markup:
@@ -33,11 +33,13 @@ def histogram(found: Calibration) -> Markup:
         high = _y(share / top)
         body.append(
             f'<rect class="bar" x="{left:.1f}" y="{high:.1f}" width="{right - left:.1f}"'
-            f' height="{max(_y(0) - high, 0):.1f}"/>'
+            f' height="{max(_y(0.0) - high, 0):.1f}"/>'
         )
     even = _y(1 / bins / top)
-    body.append(f'<line class="ideal" x1="{_x(0)}" y1="{even:.1f}" x2="{_x(1)}" y2="{even:.1f}"/>')
-    body += [_tick_x(p, f"{p:g}") for p in (0, 0.5, 1)]
+    body.append(
+        f'<line class="ideal" x1="{_x(0.0)}" y1="{even:.1f}" x2="{_x(1.0)}" y2="{even:.1f}"/>'
+    )
+    body += [_tick_x(p, f"{p:g}") for p in (0.0, 0.5, 1.0)]
     body.append(_label("place in the predictive distribution"))
     shares = ", ".join(f"{100 * s:.1f}" for s in found.histogram.tolist())
     marks = (0.0, 0.1, 0.2) if top < 0.4 else (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -50,6 +52,10 @@ def _x(p: float) -> float:
 
 def _y(p: float) -> float:
     return _HEIGHT - _BOTTOM - p * (_HEIGHT - _BOTTOM - _TOP)
+
+
+def _line(name: str, y: float) -> str:
+    return f'<line class="{name}" x1="{_x(0.0)}" y1="{y:.1f}" x2="{_x(1.0)}" y2="{y:.1f}"/>'
 
 
 def _tick_x(p: float, text: str) -> str:
@@ -68,7 +74,7 @@ def _frame(body: list[str], told: str, top: float, marks: tuple[float, ...]) -> 
         if mark <= top:
             y = _y(mark / top)
             lines.append(
-                f'<line class="grid" x1="{_x(0)}" y1="{y:.1f}" x2="{_x(1)}" y2="{y:.1f}"/>'
+                f'<line class="grid" x1="{_x(0.0)}" y1="{y:.1f}" x2="{_x(1.0)}" y2="{y:.1f}"/>'
             )
             text = f"{100 * mark:.0f} %"
             lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')

@@ -1,0 +1,235 @@
+"""The page in a real browser: drawn, quiet, alone, zoomed, on a phone, in the dark."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmcvi.report import write
+from rmcvi.report._scores import score, summarise
+from rmcvi.report._write import asset, render
+from tests.report._browser import PROGRAM, Browser
+from tests.report._runs import arrays, make
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Debian's chromium is not installed")
+
+HOSTILE = ["<script>alert(1)</script>", "a\"b&'c", "x" * 90]
+RUNS: dict[str, tuple[dict[str, Any], int]] = {
+    "usual": ({}, 13),
+    "no time, one column": ({"time": False, "inside": False, "columns": 1}, 5),
+    "all missing": ({"missing": "all", "rows": 200}, 13),
+    "three rows": ({"rows": 3}, 10),
+    "hostile": ({"columns": HOSTILE, "rows": 200}, 13),
+}
+"""Options of the run, and its charts."""
+# Pixels of each chart that are not empty; axes and grid alone have fewer than those with lines.
+INK = """[...document.querySelectorAll('.chart canvas')].map(canvas => {
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  let ink = 0;
+  for (let i = 3; i < data.length; i += 4) if (data[i] > 0) ink++;
+  return ink; })"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    base = tmp_path_factory.mktemp("runs")
+    return {name: write(make(base / name, **options)) for name, (options, _) in RUNS.items()}
+
+
+def middle(browser: Browser, chart: int) -> dict[str, float]:
+    """Where a chart's canvas lies in the window, after scrolling to it."""
+    find = f"document.querySelectorAll('.chart canvas')[{chart}]"
+    browser.run(f"{find}.scrollIntoView({{block: 'center'}})")
+    return browser.run(f"{find}.getBoundingClientRect().toJSON()")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_charts_are_drawn_without_complaint(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name])
+    assert browser.run("document.documentElement.dataset.ready") == "yes"
+    assert browser.run("Number(document.documentElement.dataset.charts)") == RUNS[name][1]
+    ink = browser.run(INK)
+    assert len(ink) == RUNS[name][1] and min(ink) > 300
+    assert browser.complaints() == []
+    assert browser.requests() == [pages[name].as_uri()]
+    browser.resize(380)
+    browser.frame()
+    assert browser.run("document.documentElement.scrollWidth") <= 380
+
+
+def test_a_run_without_rows_says_so(browser: Browser, tmp_path: Path) -> None:
+    browser.open(write(make(tmp_path, rows=0)))
+    assert "no rows yet" in browser.run("document.getElementById('trouble').innerText")
+    assert browser.complaints() == []
+
+
+def test_one_zoom_for_all_charts(browser: Browser, pages: dict[str, Path]) -> None:
+    """By address, mouse, button and keyboard; every chart over the rows follows."""
+    shots = "[...document.querySelectorAll('.chart canvas')].map(c => c.toDataURL())"
+    browser.open(pages["usual"])
+    assert browser.view() == (1, 600)
+    before = browser.run(shots)
+    box = middle(browser, 1)
+    x, y = box["left"] + 54 + (box["width"] - 60) / 2, box["top"] + 60
+    browser.mouse("Moved", x, y)
+    browser.mouse("Pressed", x, y)
+    browser.mouse("Moved", x + 60, y, buttons=1)
+    browser.mouse("Moved", x + 200, y, buttons=1)
+    browser.mouse("Released", x + 200, y)
+    first, last = browser.view()
+    dragged = 600 * 200 / (box["width"] - 60)
+    assert (first, last) == (pytest.approx(301, abs=1), pytest.approx(300 + dragged, abs=1))
+    assert browser.run("location.hash") == f"#rows={first}-{last}"
+    after = browser.run(shots)
+    assert not set(before) & set(after)
+    for act, expected in (("right", 53), ("left", 0)):
+        browser.run(f"document.querySelector('[data-act={act}]').click()")
+        assert browser.view()[0] == pytest.approx(first + expected, abs=2)
+    browser.key("+")
+    assert browser.view()[1] - browser.view()[0] == pytest.approx((last - first) / 2, abs=2)
+    browser.key("0")
+    assert browser.view() == (1, 600) and browser.run("location.hash") == ""
+    browser.open(pages["usual"], "#rows=101-140")
+    assert browser.view() == (101, 140)
+    browser.run("location.hash = 'rows=5-300'")
+    assert browser.view() == (5, 300)
+    browser.run("document.querySelector('[data-episode=\"0\"]').click()")
+    first, last = browser.view()
+    assert first < 241 and last > 245 and last - first < 60
+    assert browser.complaints() == []
+
+
+def test_the_tooltip_tells_what_the_file_says(browser: Browser, pages: dict[str, Path]) -> None:
+    """Under the mouse, and by the arrow keys of the chart in focus."""
+    lines = (pages["usual"].parent / "estimates.jsonl").read_text().splitlines()
+    browser.open(pages["usual"], "#rows=401-440")
+    box = middle(browser, 1)
+
+    def told() -> tuple[int, dict[str, str]]:
+        browser.frame()
+        shown = browser.run("document.getElementById('tip').hidden ? '' : 'yes'")
+        assert shown
+        row = browser.run("document.querySelector('#tip b').textContent")
+        pair = "s => [s.firstChild.data, s.lastChild.textContent]"
+        cells = browser.run(f"[...document.querySelectorAll('#tip span')].map({pair})")
+        return int(row.split()[1]), dict(cells)
+
+    browser.mouse("Moved", box["left"] + 54 + 20.5 / 40 * (box["width"] - 60), box["top"] + 50)
+    row, cells = told()
+    assert row == 421
+    line = json.loads(lines[row - 1])
+    for name, part in (("seen", "nox"), ("predicted", "nox.mean")):
+        assert float(cells[name]) == pytest.approx(line[part], rel=1e-4)
+    low, high = (float(text) for text in cells["band"].split(" to "))
+    assert (low, high) == pytest.approx((line["nox.low"], line["nox.high"]), rel=1e-4)
+    browser.run("document.querySelectorAll('.chart canvas')[1].focus()")
+    browser.key("ArrowRight")
+    browser.key("ArrowRight")
+    assert told()[0] == 423
+    browser.key("Escape")
+    browser.frame()
+    assert browser.run("document.getElementById('tip').hidden")
+    browser.key("ArrowRight", shift=True)
+    assert browser.view()[0] == pytest.approx(411, abs=1)
+
+
+def test_touch_moves_and_pinches(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["usual"], "#rows=201-300", width=380, height=800)
+    box = middle(browser, 0)
+    y = box["top"] + 60
+
+    def touch(kind: str, *xs: float) -> None:
+        points = [{"x": x, "y": y, "id": i} for i, x in enumerate(xs)]
+        browser.send("Input.dispatchTouchEvent", type=f"touch{kind}", touchPoints=points)
+
+    touch("Start", 250)
+    for x in (240, 200, 150, 100):
+        touch("Move", x)
+    touch("End")
+    first, last = browser.view()
+    assert 240 < first < 260 and last - first == pytest.approx(99, abs=2)
+    touch("Start", 180)
+    touch("Start", 180, 220)
+    for gap in (25, 40, 60):
+        touch("Move", 200 - gap, 200 + gap)
+    touch("End")
+    assert browser.view()[1] - browser.view()[0] < 60
+    assert browser.complaints() == []
+
+
+def test_dark_and_print(browser: Browser, pages: dict[str, Path]) -> None:
+    """Both schemes differ in the page and in the charts; paper is always light."""
+    paper = "getComputedStyle(document.body).backgroundColor"
+    canvas = "document.querySelector('.chart canvas').toDataURL()"
+    seen = []
+    for dark in (False, True):
+        browser.open(pages["usual"], dark=dark)
+        seen.append((browser.run(paper), browser.run(canvas)))
+    assert seen[0][0] == "rgb(255, 255, 255)" and seen[1][0] == "rgb(20, 23, 27)"
+    assert seen[0][1] != seen[1][1]
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run(paper) == "rgb(255, 255, 255)"
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert browser.run(paper) == "rgb(20, 23, 27)"
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF") and len(printed) > 50_000
+    assert browser.complaints() == []
+
+
+def test_the_column_of_the_curves_can_be_chosen(browser: Browser, pages: dict[str, Path]) -> None:
+    canvas = "document.querySelector('#rmse canvas').toDataURL()"
+    browser.open(pages["usual"])
+    before = browser.run(canvas)
+    browser.run("document.getElementById('pick').value = '2'")
+    browser.run("document.getElementById('pick').dispatchEvent(new Event('change'))")
+    browser.frame()
+    assert browser.run(canvas) != before
+    assert browser.run("document.querySelector('#rmse .unit').textContent") == "ppb"
+
+
+def test_decimation_against_a_loop(browser: Browser) -> None:
+    """Least, largest and mean of each pixel, for views that cut rows and pixels anywhere."""
+    browser.send("Page.navigate", url="about:blank")
+    browser.run(asset("series.js") + "; 1")
+    rng = np.random.default_rng(0)
+    gone = rng.uniform(size=500) < 0.1
+    values = [None if gone[i] else float(v) for i, v in enumerate(rng.normal(size=500))]
+    browser.run(f"var given = {json.dumps(values)}.map(v => v ?? NaN); 1")
+    for start, end, pixels in ((-0.5, 499.5, 40), (100.3, 333.3, 17), (490.0, 600.0, 9)):
+        call = f"decimate(Float64Array.from(given), {start}, {end}, {pixels})"
+        plain = "a => [...a].map(v => isNaN(v) ? null : v)"
+        found = browser.run(f"(d => [d.low, d.high, d.mean].map({plain}))({call})")
+        bins: list[list[float]] = [[] for _ in range(pixels)]
+        for i in range(max(0, int(np.floor(start))), min(499, int(np.ceil(end))) + 1):
+            place = int(np.clip(np.floor((i - start) * pixels / (end - start)), 0, pixels - 1))
+            value = values[i]
+            if value is not None:
+                bins[place].append(value)
+        for p, inside in enumerate(bins):
+            expected = [min(inside), max(inside), float(np.mean(inside))] if inside else [None] * 3
+            assert [part[p] for part in found] == (pytest.approx(expected) if inside else expected)
+
+
+def test_a_hundred_thousand_rows_of_eight_columns(browser: Browser, tmp_path: Path) -> None:
+    run = arrays(100_000, 8)
+    scores = score(run)
+    page = tmp_path / "report.html"
+    page.write_text(render(run, scores, summarise(run, scores)), encoding="utf-8")
+    assert page.stat().st_size < 10_000_000
+    browser.open(page, "#rows=50001-50100")
+    assert browser.view() == (50_001, 50_100)
+    browser.key("0")
+    assert browser.view() == (1, 100_000)
+    assert min(browser.run(INK)) > 300 and browser.complaints() == []

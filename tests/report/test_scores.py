@@ -33,7 +33,8 @@ def small(directory: Path, columns: dict[str, list[Any]], rows: list[dict[str, A
 def test_summary_by_hand(tmp_path: Path) -> None:
     """Scored are rows 2, 4 and 5 of a, 3 and 4 of b: predicted, observed, and not the first."""
     columns = {"a": [9.0, 11.0, None, 13.0, 10.0], "b": [None, 10.0, 12.0, 9.0, None]}
-    rows: list[dict[str, Any]] = [{}, {"alarms": ["Ow.", "Ow."]}, {"alarms": ["Ow."]}, {}, {}]
+    rows: list[dict[str, Any]] = [{"alarms": ["Ow."]}, {}, {}, {}, {"alarms": ["Oh."]}]
+    rows[2:4] = [{"alarms": ["Ow.", "Ow."]}, {"alarms": ["Ow."]}]
     told = summarise(small(tmp_path, columns, rows), seconds=2.0)
     assert json.loads((tmp_path / "summary.json").read_text()) == told
     assert (told["rows"], told["values"], told["missing_share"]) == (5, 7, pytest.approx(0.3))
@@ -50,15 +51,21 @@ def test_summary_by_hand(tmp_path: Path) -> None:
     assert both["coverage"] == pytest.approx(4 / 5)
     assert both["log_score"] == pytest.approx(-5 / 7)
     assert a["log_score"] is None
-    assert told["alarms"] == {"Ow.": 2}
+    assert told["alarms"] == {"Ow.": 2, "Oh.": 1}
     assert (told["seconds"], told["rows_per_second"]) == (2.0, 2.5)
+
+
+def test_a_constant_column_counts_only_for_itself(tmp_path: Path) -> None:
+    columns = {"a": [9.0, 11.0, 10.0, 12.0], "flat": [7.0] * 4}
+    told = summarise(small(tmp_path, columns, [{}] * 4))
+    assert told["columns"]["flat"]["rmse"] == pytest.approx(3.0)
+    spread = math.sqrt(np.var([9, 11, 10, 12]))
+    assert told["overall"]["rmse"] == pytest.approx(told["columns"]["a"]["rmse"] / spread)
 
 
 def test_nothing_to_score_is_none_not_an_error(tmp_path: Path) -> None:
     told = summarise(make(tmp_path, missing="all", rows=30))
-    assert told["overall"] == dict.fromkeys(
-        ("rmse", "persistence_rmse", "coverage", "log_score")
-    ) | {"log_score": None}
+    assert told["overall"] == dict.fromkeys(("rmse", "persistence_rmse", "coverage", "log_score"))
     assert told["missing_share"] == 1.0
 
 

@@ -2,10 +2,11 @@
 
 A value is scored if it was observed, predicted, and not the first of its column. Persistence
 predicts the column's last value. Over all columns, errors are in each column's standard
-deviations, so that units do not mix.
+deviations, so that units do not mix; a constant column has none and is left out there.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
@@ -22,7 +23,7 @@ class Scores:
     persistence: np.ndarray
     inside: np.ndarray
     scale: np.ndarray
-    """Standard deviation of each column's observed values (1 for a constant one)."""
+    """Standard deviation of each column's observed values (NaN for a constant one)."""
     z: np.ndarray
     """Errors in standard deviations of the prediction, each half of its interval on its own,
     as if normal."""
@@ -88,7 +89,7 @@ def summarise(run: Run, scores: Scores, seconds: float | None = None) -> dict[st
         "level": run.level,
         "columns": columns,
         "overall": overall,
-        "alarms": {sentence: len(rows) for sentence, rows in run.alarms.items()},
+        "alarms": {sentence: _raised(rows) for sentence, rows in run.alarms.items()},
         "seconds": seconds,
         "rows_per_second": run.rows / seconds if seconds else None,
     }
@@ -104,7 +105,12 @@ def _line(scores: Scores, column: int | None) -> dict[str, Any]:
     }
 
 
+def _raised(rows: list[int]) -> int:
+    """How often an alarm was raised: rows without the same alarm just before."""
+    return 1 + sum(later - row > 1 for row, later in pairwise(rows))
+
+
 def _spread(column: np.ndarray) -> float:
     kept = column[~np.isnan(column)]
-    spread = float(kept.std()) if kept.size > 1 else 0.0
-    return spread if spread > 0 else 1.0
+    spread = float(kept.std()) if kept.size else 0.0
+    return spread if spread > 0 else np.nan

@@ -132,3 +132,13 @@ def test_a_page_of_an_experiment(tmp_path: Path) -> None:
     assert not OUTSIDE.search(page)
     with pytest.raises(ValueError, match="rows: got 1 cells in row 0, expected 2"):
         report.Table(["a", "b"], [["x"]])
+
+
+def test_the_guide_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "report.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", guide.read_text(encoding="utf-8"), re.S | re.M)
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(block, {})
+    made = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert made == ["error.png", "error.svg", "page.html"]

@@ -20,8 +20,7 @@ def content(
     run: Run, scores: Scores, told: list[Episode], keep: np.ndarray
 ) -> tuple[dict[str, Any], str]:
     """The JSON, and the packed arrays of the rows `keep`."""
-    packer, given = Packer(), run.about.get("units") or {}
-    units = [str(given.get(name) or "") for name in run.columns]
+    packer, units = Packer(), list(run.units.values())
     for i in range(len(run.columns)):
         for part in ("value", "mean", "low", "high", "filled"):
             packer.add(f"{part}.{i}", getattr(run, part)[keep, i])

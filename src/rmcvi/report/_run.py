@@ -54,6 +54,19 @@ class Run:
         """How many rows were learned from."""
         return len(self.row)
 
+    @property
+    def units(self) -> dict[str, str]:
+        """Units by column; empty if unknown, or if the column's name says it."""
+        given = self.about.get("units") or {}
+        told = {name: str(given.get(name) or "") for name in self.columns}
+        return {name: "" if f"[{u}]" in name or f"({u})" in name else u for name, u in told.items()}
+
+    @property
+    def title(self) -> str:
+        """The source without its folders."""
+        source = str(self.about.get("source") or "")
+        return "standard input" if source == "-" else Path(source).name or "A run"
+
 
 def read(directory: Path) -> Run:
     """The run in a directory."""

@@ -60,6 +60,8 @@ def render(run: Run, scores: Scores, summary: dict[str, Any], limit: int = LIMIT
         .get_template("run.html")
         .render(
             run=run,
+            title=run.title,
+            units=run.units,
             about=run.about,
             summary=summary,
             meta=meta,

@@ -107,7 +107,7 @@ class Chart {
     pen.fillStyle = colours.soft;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    const { step, found } = ticks(this.low, this.high, this.height / 38);
+    const { step, found } = ticks(this.low, this.high, this.height / 32);
     for (const value of found) {
       const y = Math.round(this.y(value)) + 0.5;
       line(pen, LEFT, y, this.width - RIGHT, y);

@@ -66,11 +66,10 @@ class Line {
       open = true;
     }
     pen.stroke();
-    if (!this.dots) return;
-    const size = wide > 5 ? 2.2 : 1;
+    const lone = (i) => !(this.values[i - 1] === this.values[i - 1]) && !(this.values[i + 1] === this.values[i + 1]);
     for (let i = a; i <= b; i++) {
-      const v = this.values[i], alone = !(this.values[i - 1] === this.values[i - 1]) && !(this.values[i + 1] === this.values[i + 1]);
-      if (v === v && (wide > 5 || alone)) disc(pen, chart.x(i), chart.y(v), size);
+      const v = this.values[i];
+      if (v === v && ((this.dots && wide > 5) || lone(i))) disc(pen, chart.x(i), chart.y(v), wide > 5 ? 2.4 : 1);
     }
   }
   drawDense(chart, pen) {

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key
 
 from rmcvi._core.checks import check_int
 from rmcvi._core.inputs import split_missing
+from rmcvi._core.network import network
 from rmcvi.families._base import AbstractFamily, scaled_mlp, squash
 from rmcvi.families._exponential import DiagonalGaussian, FullGaussian
 from rmcvi.families._kalman import (
@@ -87,7 +88,7 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         spread = jnp.sqrt(jnp.diagonal(after.covariance))
         features = [squash(residual), seen, prior.mean, jnp.log(spread), carry.memory, inputs.u]
         shift, stretch, memory = jnp.split(
-            self.cell(jnp.concatenate(features)), [spread.size, 2 * spread.size]
+            network(self.cell, jnp.concatenate(features)), [spread.size, 2 * spread.size]
         )
         widen = jnp.exp(_bounded(stretch))
         covariance = widen[:, None] * after.covariance * widen[None]
@@ -102,7 +103,7 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         """The linearised transition, corrected in slope and curvature."""
         mean = carry.moments.mean
         score, curvature = linearised_potential(model, mean, x, inputs)
-        shift, stretch = jnp.split(self.net(x), 2)
+        shift, stretch = jnp.split(network(self.net, x), 2)
         widen = jnp.exp(_bounded(stretch))
         root = jnp.sqrt(jnp.diagonal(curvature))
         return expand(

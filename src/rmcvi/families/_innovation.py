@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from rmcvi._core.checks import check_int
 from rmcvi._core.inputs import Inputs, split_missing
+from rmcvi._core.network import network
 from rmcvi.families._base import AbstractFamily, scaled_mlp, squash
 from rmcvi.families._exponential import DiagonalGaussian, Natural
 from rmcvi.families._kalman import KalmanModel, check_kalman
@@ -72,7 +73,7 @@ class InnovationFamily(AbstractFamily[DiagonalGaussian]):
         expected = model.emission_mean(prediction, inputs)
         residual = 0.5 * seen * (filled - expected) / model.emission_scale(prediction, inputs)
         features = [squash(residual), seen, prediction, carry.log_precision, carry.memory]
-        out = self.cell(jnp.concatenate([*features, inputs.u]))
+        out = network(self.cell, jnp.concatenate([*features, inputs.u]))
         base = _base_precision(model, inputs)
         bounded = _bounded(out[dx : 2 * dx])
         return InnovationCarry(
@@ -90,7 +91,7 @@ class InnovationFamily(AbstractFamily[DiagonalGaussian]):
         """A Gaussian around x plus a learned shift."""
         del carry
         base = _base_precision(model, inputs)
-        shift, raw = jnp.split(self.net(x), 2)
+        shift, raw = jnp.split(network(self.net, x), 2)
         precision = base * jnp.exp(_bounded(raw))
         return Natural(precision * (x + 3.0 * shift * jax.lax.rsqrt(base)), precision)
 

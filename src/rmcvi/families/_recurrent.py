@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from rmcvi._core.checks import check_int, check_real
 from rmcvi._core.inputs import split_missing
+from rmcvi._core.network import network
 from rmcvi._core.positive import positive
 from rmcvi.families._base import AbstractFamily, clip_spectral_norm, scaled_mlp
 from rmcvi.families._exponential import DiagonalGaussian, FullGaussian, Natural
@@ -75,13 +76,12 @@ class RecurrentFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         """One update of the cell; it sees zeros for missing values, and the mask."""
         del model
         filled, seen = split_missing(y)
-        return jnp.tanh(
-            self.cell(jnp.concatenate([carry, filled, seen, inputs.u, inputs.dt[None]]))
-        )
+        features = jnp.concatenate([carry, filled, seen, inputs.u, inputs.dt[None]])
+        return jnp.tanh(network(self.cell, features))
 
     def marginal(self, carry):
         """Mean and precision from the readout."""
-        mean, precision = self._split(self.readout(carry), 1e-2)
+        mean, precision = self._split(network(self.readout, carry), 1e-2)
         if isinstance(self.distribution, DiagonalGaussian):
             return Natural(precision * mean, precision)
         return Natural(precision @ mean, precision)
@@ -89,7 +89,7 @@ class RecurrentFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     def potential(self, model, carry, x, inputs):
         """The network's natural parameter, bounded if asked."""
         del model, carry, inputs
-        linear, precision = self._split(self.net(x), 0.0)
+        linear, precision = self._split(network(self.net, x), 0.0)
         if self.bound is None:
             return Natural(linear, precision)
         return Natural(_squash(linear, self.bound), _squash_precision(precision, self.bound))

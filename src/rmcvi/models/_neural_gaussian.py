@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from rmcvi._core.checks import check_int, check_real
+from rmcvi._core.network import network
 from rmcvi._core.positive import positive, unconstrained
 from rmcvi.models._gaussian import AbstractGaussianModel, draw_normal, normal_log_prob
 
@@ -69,7 +70,7 @@ class NeuralGaussian(AbstractGaussianModel):
 
     def transition_mean(self, x_prev, inputs):
         """`x + dt f(x, u)`."""
-        return x_prev + inputs.dt * self.drift(jnp.concatenate([x_prev, inputs.u]))
+        return x_prev + inputs.dt * network(self.drift, jnp.concatenate([x_prev, inputs.u]))
 
     def transition_scale(self, inputs):
         """Standard deviations of the state noise."""
@@ -77,7 +78,7 @@ class NeuralGaussian(AbstractGaussianModel):
 
     def emission_mean(self, x, inputs):
         """`g(x, u)`."""
-        return self.readout(jnp.concatenate([x, inputs.u]))
+        return network(self.readout, jnp.concatenate([x, inputs.u]))
 
     def emission_scale(self, x, inputs):
         """Standard deviations of the observation noise."""

@@ -63,9 +63,9 @@ def replay(
     count: int,
     depth: int,
 ) -> tuple[PyTree, PyTree]:
-    """(a_{tau-1}, a_tau) of the last `count` times tau, each by a chain of `depth` updates.
+    """a_{tau-1} of the last `count` times tau, each by its own chain, and a_tau of the last two.
 
-    All chains advance together, so the cost in sequence is `depth`, not `count`.
+    All chains advance together by `depth - 1` updates, and two of them by one more.
     """
     rows = np.arange(count)[None] + np.arange(depth)[:, None]
     time = t - (count + depth - 2) + rows
@@ -77,10 +77,12 @@ def replay(
     def advance(carry, y, inputs, valid):
         return tree.where(valid, family.advance(model, carry, y, inputs), carry)
 
-    def update(pair, row):
-        _, now = pair
-        return (now, jax.vmap(advance)(now, *row)), None
+    def update(carry, row):
+        return jax.vmap(advance)(carry, *row), None
 
     past = jax.tree.map(lambda v: v[rows], (history.y, history.inputs))
-    (before, now), _ = jax.lax.scan(update, (base, base), (*past, time >= 0))
+    past = (*past, time >= 0)
+    before, _ = jax.lax.scan(update, base, jax.tree.map(lambda v: v[:-1], past))
+    newest = jax.tree.map(lambda v: v[-1, -2:], past)
+    now, _ = update(jax.tree.map(lambda v: v[-2:], before), newest)
     return before, now

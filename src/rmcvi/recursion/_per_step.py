@@ -212,9 +212,9 @@ def _score_objective(
 ) -> Float[Array, ""]:
     """A function of phi^t whose gradient is the score estimate, particles held constant."""
     q, num = family.distribution, value.cloud.x.shape[0]
-    weight = jnp.where(first, jnp.zeros((1, num)), jnp.full((1, num), 1.0 / num))
-    one = jax.tree.map(lambda v: v[None], (carry_prev, value.slot, inputs))
-    back = backward_score(family, model, one[0], one[1], weight, one[2], entropy)
+    slot, weight = value.slot, jnp.where(first, jnp.zeros(num), jnp.full(num, 1.0 / num))
+    particles = (slot.x, slot.coefficient, weight)
+    back = backward_score(family, model, carry_prev, inputs, slot.origin, *particles, entropy)
     eta = family.marginal(family.parameters())
     linear = tree.vdot(q.relative(eta, value.cloud.origin), value.cloud.terminal)
     return back + linear + (0.0 if entropy == "sampled" else q.entropy(eta))

@@ -54,8 +54,8 @@ class AbstractWeights(eqx.Module):
         """Row means of v[j]."""
 
     @abc.abstractmethod
-    def push(self, v: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """The adjoint of `average`: W' v."""
+    def push(self, v: Float[Array, "k n"]) -> Float[Array, "k m"]:
+        """The adjoint of `average`: v W, for some row vectors v."""
 
     @abc.abstractmethod
     def rows(self) -> "AbstractWeights":
@@ -105,8 +105,8 @@ class DenseWeights(AbstractWeights):
         return jnp.tensordot(self.w, v, 1)
 
     def push(self, v):
-        """W' v."""
-        return self.w.T @ v
+        """Row vectors times W."""
+        return v @ self.w
 
     def log_density(self):
         """`log N w_ij`, floored where a weight underflows."""
@@ -164,8 +164,8 @@ class SampledWeights(AbstractWeights):
 
     def push(self, v):
         """Add each row's share to its columns."""
-        share = jnp.broadcast_to(v[:, None] / self.index.shape[1], (*self.index.shape, v.shape[1]))
-        return jnp.zeros_like(v).at[self.index].add(share)
+        share = jnp.broadcast_to(v[..., None] / self.index.shape[1], (len(v), *self.index.shape))
+        return jnp.zeros_like(v).at[:, self.index].add(share)
 
     def log_density(self):
         """Unknown: draws do not tell their probabilities."""

@@ -20,6 +20,7 @@ from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.recursion._blocks import summed_gradient
 from rmcvi.recursion._history import History
 from rmcvi.recursion._value import Cloud, Slot, Value
 
@@ -69,7 +70,7 @@ class Adjoint(eqx.Module):
     """d_s."""
     column: Float[Array, "lags n"]
     """W_s' d_s."""
-    cross: Float[Array, "lags n dx"]
+    cross: Float[Array, "lags dx n"]
     """W_s' (d_s * (x_s - mean x_s)): all a Gaussian transition needs to know of the pairs."""
     mass: Float[Array, "lags"]
     """|d_s|_1, newest first."""
@@ -89,16 +90,14 @@ def sweep(window: Window, t: Int[Array, ""], reuse: bool = False) -> Adjoint:
     def back(d, lag):
         at = (t - lag) % length
         slot = jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, at, 0, False), window.slots)
-        deviation = slot.x - jnp.mean(slot.x, 0, keepdims=True)
+        deviation = (slot.x - jnp.mean(slot.x, 0, keepdims=True)).T
         alive = (lag < window.filled).astype(d.dtype)
         linked = alive * (lag < t)
-        pushed = linked * slot.weights.push(
-            d[:, None] * jnp.concatenate([jnp.ones_like(d)[:, None], deviation], 1)
-        )
-        new = pushed[:, 0]
+        pushed = linked * slot.weights.push(jnp.concatenate([d[None], d[None] * deviation]))
+        new = pushed[0]
         if not reuse:
             new = new - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
-        return new, (alive * d, pushed[:, 0], pushed[:, 1:])
+        return new, (alive * d, pushed[0], pushed[1:])
 
     newest = uniform / jnp.maximum(window.filled, 1) if reuse else uniform
     last, (row, column, cross) = jax.lax.scan(back, newest, jnp.arange(length))
@@ -123,6 +122,7 @@ def windowed_gradients(
     """Both gradient increments; `model` and `family` come as (trained, rest) partitions."""
     length = window.length
     adjoint = sweep(window, t, reuse)
+    ring = (t - length + 1 + jnp.arange(length)) % length
     order = length - 1 - (t - jnp.arange(length)) % length
     recent = jax.tree.map(lambda v: v[-length:][order], (history.y, history.inputs))
     time = t - length + 1 + order
@@ -131,23 +131,29 @@ def windowed_gradients(
     if tree.has_arrays(phi):
         fixed = eqx.combine(*model)
 
-        def variational(phi, before_carry, now_carry):
+        def past(phi, carry, slot, particles):
             q = eqx.combine(phi, family[1])
-            ringed = jax.tree.map(lambda v: v[order], before_carry)
-            linked = adjoint.row * (time > 0)[:, None]
-            back = backward_score(q, fixed, ringed, window.slots, linked, recent[1], entropy)
-            if reuse:
-                return back + reused_terminal(
-                    q, (before_carry, now_carry), window, value, t, entropy
-                )
-            return back + terminal_score(q, now_carry, before, value, t, entropy)
+            return backward_score(q, fixed, carry, *slot, *particles, entropy)
 
-        phi, before_bar, now_bar = jax.grad(variational, (0, 1, 2))(phi, *chains)
-        phi = tree.add(phi, pull((before_bar, now_bar))[0])
+        def ends(phi, before_carry, now_carry):
+            q = eqx.combine(phi, family[1])
+            if reuse:
+                return reused_terminal(q, before_carry, now_carry, window, value, t, entropy)
+            return terminal_score(q, now_carry, before, value, t, entropy)
+
+        slots, linked = window.slots, adjoint.row * (time > 0)[:, None]
+        phi_past, past_bar = summed_gradient(
+            past,
+            phi,
+            jax.tree.map(lambda v: v[order], chains[0]),
+            (recent[1], slots.origin),
+            (slots.x, slots.coefficient, linked),
+        )
+        phi_ends, before_bar, now_bar = jax.grad(ends, (0, 1, 2))(phi, *chains)
+        before_bar = jax.tree.map(lambda v, w: v + w[ring], before_bar, past_bar)
+        phi = tree.add(tree.add(phi_past, phi_ends), pull((before_bar, now_bar))[0])
     if tree.has_arrays(theta):
-        theta = jax.grad(
-            lambda v: model_score(eqx.combine(v, model[1]), window.slots, adjoint, time, *recent)
-        )(theta)
+        theta = model_gradient(*model, window.slots, adjoint, time, *recent)
     return Gradients(theta, phi), adjoint
 
 
@@ -155,25 +161,22 @@ def backward_score(
     family: AbstractFamily,
     model: AbstractModel,
     carry: PyTree,
-    slots: Slot,
-    d: Float[Array, "lags n"],
     inputs: Inputs,
+    origin: Float[Array, "dx"],
+    x: Float[Array, "n dx"],
+    coefficient: PyTree,
+    d: Float[Array, "n"],
     entropy: str,
 ) -> Float[Array, ""]:
-    """sum_s sum_i d_s[i] {<eta_{s-1} + eta~(x_si), c_si> + Entropy}, all but phi held constant."""
-    q = family.distribution
+    """sum_i d[i] {<eta_{s-1} + eta~(x_i), c_i> + Entropy} of one step, all but phi constant."""
+    q, eta_prev = family.distribution, family.marginal(carry)
 
-    def slot_sum(carry, slot, d, inputs):
-        eta_prev = family.marginal(carry)
+    def particle(x, c):
+        eta = tree.add(eta_prev, family.potential(model, carry, x, inputs))
+        score = tree.vdot(q.relative(eta, origin), c)
+        return score + q.entropy(eta) if entropy == "closed" else score
 
-        def particle(x, c):
-            eta = tree.add(eta_prev, family.potential(model, carry, x, inputs))
-            score = tree.vdot(q.relative(eta, slot.origin), c)
-            return score + q.entropy(eta) if entropy == "closed" else score
-
-        return jnp.dot(d, jax.vmap(particle)(slot.x, slot.coefficient))
-
-    return jnp.sum(jax.vmap(slot_sum)(carry, slots, d, inputs))
+    return jnp.dot(d, jax.vmap(particle)(x, coefficient))
 
 
 def _terminal(
@@ -201,14 +204,14 @@ def terminal_score(
 
 def reused_terminal(
     family: AbstractFamily,
-    chains: tuple[PyTree, PyTree],
+    before: PyTree,
+    now: PyTree,
     window: Window,
     value: Value,
     t: Int[Array, ""],
     entropy: str,
 ) -> Float[Array, ""]:
     """The same, minus what it was just before the window, averaged over the window's steps."""
-    before, now = chains
     number = window.filled
     edge = jax.tree.map(lambda v: v[window.length - number], before)
     oldest = jax.tree.map(lambda v: v[(t - number + 1) % window.length], window.slots)
@@ -217,24 +220,36 @@ def reused_terminal(
     return (last - jnp.where(t - number >= 0, first, 0.0)) / jnp.maximum(number, 1)
 
 
-def model_score(
-    model: AbstractModel,
+def model_gradient(
+    theta: PyTree,
+    rest: PyTree,
     slots: Slot,
     adjoint: Adjoint,
     time: Int[Array, "lags"],
     y: Float[Array, "lags dy"],
     inputs: Inputs,
-) -> Float[Array, ""]:
-    """sum_s sum_i d_s[i] {sum_j w_ij log m(x_j, x_i) + log g(x_i, y_s)}, and log chi at s = 0."""
+) -> PyTree:
+    """Gradient of sum_s sum_i d_s[i] {sum_j w_ij log m(x_j, x_i) + log g(x_i, y_s)}.
 
-    def slot_sum(slot, row, linked, column, cross, y, inputs):
+    At s = 0, which only ever lies first in the ring, log chi takes the place of log m.
+    """
+
+    def score(theta, _, slot, particles):
+        slot, cross, y, inputs = slot
+        row, linked, column = particles
+        model: AbstractModel = eqx.combine(theta, rest)
         log_g = jax.vmap(lambda x: model.observed_log_prob(x, y, inputs))(slot.x)
-        return jnp.dot(row, log_g) + transition_score(model, slot, linked, column, cross, inputs)
+        return jnp.dot(row, log_g) + transition_score(model, slot, linked, column, cross.T, inputs)
+
+    def start(theta):
+        log_chi = jax.vmap(eqx.combine(theta, rest).initial_log_prob)(slots.x[0])
+        return jnp.where(time[0] == 0, jnp.dot(adjoint.row[0], log_chi), 0.0)
 
     linked = adjoint.row * (time > 0)[:, None]
-    total = jax.vmap(slot_sum)(slots, adjoint.row, linked, adjoint.column, adjoint.cross, y, inputs)
-    log_chi = jax.vmap(model.initial_log_prob)(slots.x[0])
-    return jnp.sum(total) + jnp.where(time[0] == 0, jnp.dot(adjoint.row[0], log_chi), 0.0)
+    particles = (adjoint.row, linked, adjoint.column)
+    per_slot = (slots, adjoint.cross, y, inputs)
+    later, _ = summed_gradient(score, theta, None, per_slot, particles, whole=True)
+    return tree.add(later, jax.grad(start)(theta))
 
 
 def transition_score(

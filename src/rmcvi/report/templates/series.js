@@ -66,7 +66,8 @@ class Line {
       open = true;
     }
     pen.stroke();
-    const lone = (i) => !(this.values[i - 1] === this.values[i - 1]) && !(this.values[i + 1] === this.values[i + 1]);
+    const known = (i) => this.values[i] <= Infinity;
+    const lone = (i) => !known(i - 1) && !known(i + 1);
     for (let i = a; i <= b; i++) {
       const v = this.values[i];
       if (v === v && ((this.dots && wide > 5) || lone(i))) disc(pen, chart.x(i), chart.y(v), wide > 5 ? 2.4 : 1);

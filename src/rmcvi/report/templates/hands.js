@@ -73,7 +73,9 @@ const ACTS = {
 
 function handleAll() {
   charts.forEach(handle);
-  for (const button of document.querySelectorAll("[data-act]")) button.addEventListener("click", ACTS[button.dataset.act]);
+  for (const button of document.querySelectorAll("[data-act]")) {
+    button.addEventListener("click", ACTS[button.dataset.act]);
+  }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("select, input")) return;
     const act = { "+": "in", "=": "in", "-": "out", "0": "reset" }[event.key];
@@ -84,7 +86,8 @@ function handleAll() {
   const at = (event) => overview.place(event.clientX - strip.getBoundingClientRect().left);
   strip.addEventListener("pointerdown", (event) => { start = at(event); strip.setPointerCapture(event.pointerId); });
   strip.addEventListener("pointermove", (event) => {
-    if (start !== null && Math.abs(at(event) - start) > size() / 200) show(Math.min(start, at(event)), Math.max(start, at(event)));
+    const end = at(event);
+    if (start !== null && Math.abs(end - start) > size() / 200) show(Math.min(start, end), Math.max(start, end));
   });
   strip.addEventListener("pointerup", (event) => {
     const span = view.to - view.from;

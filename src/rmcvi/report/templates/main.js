@@ -8,7 +8,8 @@ function columnCharts() {
     const [value, mean, low, high, filled] = ["value", "mean", "low", "high", "filled"].map((p) => data[`${p}.${k}`]);
     const tell = (i) => {
       const lines = [[value[i] === value[i] ? "seen" : "not seen", value[i] === value[i] ? words(value[i]) : ""]];
-      if (mean[i] === mean[i]) lines.push(["predicted", words(mean[i])], ["band", `${words(low[i])} to ${words(high[i])}`]);
+      if (mean[i] === mean[i]) lines.push(["predicted", words(mean[i])]);
+      if (low[i] <= high[i]) lines.push(["band", `${words(low[i])} to ${words(high[i])}`]);
       if (filled[i] === filled[i]) lines.push(["filled in", words(filled[i])]);
       if (value[i] < low[i] || value[i] > high[i]) lines.push(["outside the band", ""]);
       return lines;
@@ -57,7 +58,8 @@ function learningCharts() {
     curve("progress", { title: `Log score of a row, mean of the last ${meta.window}`, unit: "nats", ...wide },
       [[meta.curves.log_score, "mean", [], "log score"]]);
   }
-  for (const [name, title, unit] of [["elbo", "ELBO / t", "nats per row"], ["ess", "Effective sample size", "particles"]]) {
+  const told = [["elbo", "ELBO / t", "nats per row"], ["ess", "Effective sample size", "particles"]];
+  for (const [name, title, unit] of told) {
     if (!data[name]) continue;
     new Chart(host("progress"), {
       title, unit, ...wide, layers: [new Line(data[name], "mean")], least: name === "ess" ? 0 : undefined,
@@ -66,7 +68,8 @@ function learningCharts() {
   }
   for (const { name, at, value } of meta.parameters) {
     const layer = new Curve(at, value, "mean");
-    new Chart(host("parameters"), { title: name, height: 120, layers: [layer], tell: (i) => [[name, words(layer.near(i))]] });
+    const tell = (i) => [[name, words(layer.near(i))]];
+    new Chart(host("parameters"), { title: name, height: 120, layers: [layer], tell });
   }
 }
 
@@ -82,7 +85,9 @@ function stateCharts() {
 }
 
 async function start() {
-  if (!("DecompressionStream" in window)) throw new Error("this browser cannot inflate the data; one of 2023 or later can");
+  if (!("DecompressionStream" in window)) {
+    throw new Error("this browser cannot inflate the data; one of 2023 or later can");
+  }
   await inflate();
   if (!size()) throw new Error("the run has no rows yet");
   host("bar").hidden = false;
@@ -91,7 +96,9 @@ async function start() {
   handleAll();
   measureAll();
   readHash();
-  new ResizeObserver(() => { if (!printing && charts[0].width !== Math.floor(charts[0].figure.clientWidth)) measureAll(); }).observe(document.body);
+  new ResizeObserver(() => {
+    if (!printing && charts[0].width !== Math.floor(charts[0].figure.clientWidth)) measureAll();
+  }).observe(document.body);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", measureAll);
   addEventListener("beforeprint", () => { printing = true; root.dataset.print = ""; measureAll(); });
   addEventListener("afterprint", () => { printing = false; delete root.dataset.print; measureAll(); });

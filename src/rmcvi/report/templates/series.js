@@ -198,7 +198,8 @@ class Gaps {
       pen.fillRect(LEFT + p, TOP, 1, chart.height);
       pen.fillStyle = colours.fill;
       const top = chart.y(high[p]);
-      if (gone[p] > rows[p] / 2 && low[p] === low[p]) pen.fillRect(LEFT + p, top, 1, Math.max(1.5, chart.y(low[p]) - top));
+      if (!(gone[p] > rows[p] / 2) || low[p] !== low[p]) continue;
+      pen.fillRect(LEFT + p, top, 1, Math.max(1.5, chart.y(low[p]) - top));
     }
     pen.globalAlpha = 1;
   }
@@ -225,7 +226,8 @@ class Curve {
     });
     pen.stroke();
     pen.setLineDash([]);
-    if (this.at.length < 4) this.at.forEach((p, i) => this.values[i] !== null && disc(pen, chart.x(p), chart.y(this.values[i]), 3));
+    if (this.at.length > 3) return;
+    this.at.forEach((p, i) => this.values[i] !== null && disc(pen, chart.x(p), chart.y(this.values[i]), 3));
   }
   near(place) {
     let best = -1;

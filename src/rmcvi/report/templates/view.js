@@ -16,8 +16,8 @@ function show(from, to, remember = true) {
 
 const reset = () => show(-0.5, size() - 0.5);
 const whole = () => view.to - view.from >= size() - 1e-6;
-const rowAt = (place) => data.row[Math.max(0, Math.min(size() - 1, Math.round(place)))];
-const ends = () => [Math.ceil(view.from), Math.floor(view.to)].map(rowAt);
+const places = () => [Math.max(0, Math.ceil(view.from)), Math.min(size() - 1, Math.floor(view.to))];
+const ends = () => places().map((place) => data.row[place]);
 
 function zoom(factor, about = (view.from + view.to) / 2) {
   const span = Math.min(size(), Math.max(5, (view.to - view.from) * factor));
@@ -56,8 +56,8 @@ function drawAll() {
   const [a, b] = ends();
   let text = `Rows ${a} to ${b}`;
   if (data.time) {
-    const [start, end] = [Math.ceil(view.from), Math.floor(view.to)].map((i) => data.time[Math.max(0, Math.min(size() - 1, i))]);
-    text += ` · ${timeWords(start)} to ${timeWords(end)}${meta.zoned ? " UTC" : ""}`;
+    const [start, end] = places().map((i) => timeWords(data.time[i]));
+    text += ` · ${start} to ${end}${meta.zoned ? " UTC" : ""}`;
   }
   document.getElementById("range").textContent = text;
   root.dataset.view = `${a}-${b}`;
@@ -93,7 +93,9 @@ const overview = {
     for (let p = 0; p < w; p++) { if (low[p] < least) least = low[p]; if (high[p] > most) most = high[p]; }
     const y = (v) => 32 - (22 * (v - least)) / (most - least || 1);
     pen.fillStyle = colours.soft;
-    for (let p = 0; p < w; p++) if (low[p] === low[p]) pen.fillRect(p, y(high[p]), 1, Math.max(1.2, y(low[p]) - y(high[p])));
+    for (let p = 0; p < w; p++) {
+      if (low[p] === low[p]) pen.fillRect(p, y(high[p]), 1, Math.max(1.2, y(low[p]) - y(high[p])));
+    }
     pen.fillStyle = colours.out;
     for (const [a, b] of meta.episodes) pen.fillRect(this.x(a - 0.5), 1, Math.max(2, this.x(b) - this.x(a)), 5);
     pen.fillStyle = colours.pick;

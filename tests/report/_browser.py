@@ -107,8 +107,9 @@ class Browser:
         return told["result"].get("value")
 
     def frame(self) -> None:
-        """Wait for two animation frames."""
+        """Wait for two animation frames, and until all charts are drawn."""
         self.run("new Promise(f => requestAnimationFrame(() => requestAnimationFrame(() => f(1))))")
+        self.until("document.documentElement.dataset.settled !== 'no'")
 
     def until(self, condition: str) -> None:
         """Wait until an expression is true."""

@@ -24,6 +24,11 @@ def percent(value: Any, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %".replace("-", "\u2212").replace(" ", "\u202f")
 
 
+def change(value: Any) -> str:
+    """A relative difference as per cent with its sign."""
+    return ("+" if isinstance(value, float) and value > 0 else "") + percent(value)
+
+
 def duration(seconds: Any) -> str:
     """Seconds as people say them; a dash if unknown."""
     if not isinstance(seconds, int | float) or not math.isfinite(seconds):

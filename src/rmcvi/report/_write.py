@@ -93,6 +93,7 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "number": _words.number,
         "percent": _words.percent,
+        "change": _words.change,
         "duration": _words.duration,
         "moment": _words.moment,
         "settings": _words.settings,

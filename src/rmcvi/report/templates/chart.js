@@ -29,11 +29,14 @@ class Chart {
       key.append(element("i", `k-${mark}`), text);
       caption.append(key);
     }
-    this.canvas = element("canvas");
+    this.canvas = element("canvas", "base");
+    this.glass = element("canvas", "glass");
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", `Chart: ${this.title}. Arrow keys read it, + and − zoom.`);
-    this.figure.append(caption, this.canvas);
+    const plot = element("div", "plot");
+    plot.append(this.canvas, this.glass);
+    this.figure.append(caption, plot);
     host.append(this.figure);
     charts.push(this);
   }
@@ -41,8 +44,10 @@ class Chart {
   measure() {
     this.width = Math.max(120, Math.floor(this.figure.clientWidth));
     const ratio = this.ratio = Math.max(window.devicePixelRatio || 1, printing ? 3 : 1);
-    this.canvas.width = Math.round(this.width * ratio);
-    this.canvas.height = Math.round(this.height * ratio);
+    for (const canvas of [this.canvas, this.glass]) {
+      canvas.width = Math.round(this.width * ratio);
+      canvas.height = Math.round(this.height * ratio);
+    }
     this.canvas.style.height = printing ? "auto" : `${this.height}px`;
     this.pen = this.canvas.getContext("2d");
     this.span = this.width - LEFT - RIGHT;
@@ -66,17 +71,26 @@ class Chart {
     pen.rect(LEFT, TOP, this.span, this.height - TOP - BOTTOM);
     pen.clip();
     for (const layer of this.layers) layer.draw(this, pen);
-    this.overlay(pen, TOP, this.height - BOTTOM);
     pen.restore();
   }
 
-  overlay(pen, top, bottom) {
+  // Whether any of it is in the window, or nearly.
+  seen() {
+    const { top, bottom } = this.figure.getBoundingClientRect();
+    return bottom > -100 && top < innerHeight + 100;
+  }
+
+  // Cursor and selection lie on a canvas of their own: they move without the chart.
+  mark() {
+    const pen = this.glass.getContext("2d"), top = TOP, bottom = this.height - BOTTOM;
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
     if (view.brush) {
       const [a, b] = view.brush.map((p) => this.x(p));
       pen.fillStyle = colours.pick;
       pen.fillRect(Math.min(a, b), top, Math.abs(b - a), bottom - top);
     }
-    if (view.cursor !== null) {
+    if (view.cursor !== null && view.cursor >= view.from && view.cursor <= view.to) {
       const x = this.x(view.cursor);
       pen.strokeStyle = colours.soft;
       pen.lineWidth = 1;

@@ -32,7 +32,7 @@ function handle(chart) {
     if (view.brush && event.type === "pointerup") show(Math.min(...view.brush), Math.max(...view.brush));
     view.brush = null;
     grip = null;
-    redraw();
+    markAll();
   };
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);

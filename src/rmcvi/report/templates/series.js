@@ -25,7 +25,7 @@ const visible = (n) => [Math.max(0, Math.floor(view.from)), Math.min(n - 1, Math
 // Least and largest in view, without what lies more than `far` spans beyond the inner values
 // (`cut` of them on each side are outer).
 function extent(values, cut = 0.01, far = 3) {
-  const [a, b] = visible(values.length), step = Math.max(1, Math.floor((b - a) / 4000)), some = [];
+  const [a, b] = visible(values.length), step = Math.max(1, Math.floor((b - a) / 1000)), some = [];
   let low = Infinity, high = -Infinity;
   for (let i = a; i <= b; i++) {
     const v = values[i];

@@ -28,7 +28,6 @@ class Strip extends Chart {
     pen.strokeStyle = colours.line;
     pen.fillStyle = colours.soft;
     placeAxis(this, pen, this.height - BOTTOM);
-    this.overlay(pen, TOP, this.height - BOTTOM);
   }
 
   cells(pen, values, top, cold, hot) {

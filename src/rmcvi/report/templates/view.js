@@ -2,7 +2,7 @@
 const view = { from: -0.5, to: 0.5, cursor: null, brush: null };
 const size = () => data.row.length;
 const root = document.documentElement;
-let printing = false, waiting = false, active = null;
+let printing = false, waiting = false, later = 0;
 
 function show(from, to, remember = true) {
   const all = size(), least = Math.min(all, 5);
@@ -47,12 +47,21 @@ function readHash() {
 function redraw() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; drawAll(); });
+  requestAnimationFrame(() => { waiting = false; drawAll(false); });
 }
 
-function drawAll() {
-  for (const chart of charts) chart.draw();
+// Charts in the window at once, the others a moment after the last change (`all`: at once, too).
+function drawAll(all) {
+  root.dataset.settled = "no";
+  clearTimeout(later);
+  for (const chart of charts) {
+    chart.stale = !all && !chart.seen();
+    if (!chart.stale) chart.draw();
+  }
+  later = setTimeout(drawRest, 150);
+  if (all) drawRest();
   overview.draw();
+  markAll();
   const [a, b] = ends();
   let text = `Rows ${a} to ${b}`;
   if (data.time) {
@@ -62,14 +71,23 @@ function drawAll() {
   document.getElementById("range").textContent = text;
   root.dataset.view = `${a}-${b}`;
   root.dataset.charts = charts.length;
-  root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
+}
+
+function drawRest() {
+  clearTimeout(later);
+  for (const chart of charts) if (chart.stale) { chart.draw(); chart.stale = false; }
+  root.dataset.settled = "yes";
+}
+
+function markAll() {
+  for (const chart of charts) chart.mark();
 }
 
 function measureAll() {
   readColours();
   for (const chart of charts) chart.measure();
   overview.measure();
-  drawAll();
+  drawAll(true);
 }
 
 const overview = {
@@ -109,7 +127,6 @@ const overview = {
 
 function tip(chart, x, y) {
   const box = document.getElementById("tip");
-  active = chart;
   const i = Math.round(view.cursor);
   const lines = chart.tell(i);
   box.replaceChildren(element("b", "", `Row ${data.row[i]}${data.time ? " · " + timeWords(data.time[i]) : ""}`));
@@ -126,12 +143,12 @@ function tip(chart, x, y) {
 
 function hideTip() {
   document.getElementById("tip").hidden = true;
-  view.cursor = active = null;
-  redraw();
+  view.cursor = null;
+  markAll();
 }
 
 function point(chart, place, x, y) {
   view.cursor = Math.max(0, Math.min(size() - 1, Math.round(place)));
   tip(chart, x, y);
-  redraw();
+  markAll();
 }

@@ -30,10 +30,11 @@ class Refusal(ValueError):
     """A wrong call: one sentence that says what came and what was expected."""
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         print(f"rmcvi {rmcvi.__version__}")
         raise typer.Exit
+    return asked
 
 
 @app.callback()
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = app([w for w in words if w != "--debug"], "rmcvi", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # typer leaves by SystemExit when the pipe is closed, and only then
         return close_quietly()
     except Exception as error:
         if debug:

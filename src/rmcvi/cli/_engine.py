@@ -5,8 +5,10 @@ are on disk before it is. Whatever comes after it is cut off and done again: the
 same program give the same bytes.
 """
 
+import copy
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from json import dumps
 from typing import Any
 
@@ -17,7 +19,7 @@ from rmcvi.cli._plan import Plan, anchored
 from rmcvi.cli._progress import Voice
 from rmcvi.cli._scores import Scores
 from rmcvi.cli._signals import Interrupted, Stopper
-from rmcvi.data import Counts, DataError, Observation, Stream
+from rmcvi.data import Counts, DataError, Observation, Source, Stream
 
 PARAMETERS_EVERY = 50
 PATIENCE = 30.0
@@ -41,8 +43,11 @@ class Engine:
         self.plan, self.live, self.directory, self.voice = plan, live, directory, voice
         self.rows: int = kept.get("rows", 0)
         self.scores = Scores(plan.columns, kept.get("scores"))
-        self._source: dict[str, Any] | None = kept.get("source")
+        source = kept.get("source")
+        self._source = None if source is None else Source.from_json(source)
         self._counts = Counts(**kept.get("counts", {}))
+        self.met = self._counts
+        """What the source held, rows that were not learned from included."""
         self._seconds: float = kept.get("seconds", 0.0)
         self._lines = Lines(plan.columns, "jsonl")
         self._spoken = None if form is None else Lines(plan.columns, form)
@@ -57,7 +62,8 @@ class Engine:
 
     def run(self, stream: Stream, stopper: Stopper, limit: int | None) -> None:
         """Learn until the stream ends, the limit is reached or somebody asks to stop."""
-        stream.counts = self._counts
+        stream.counts = copy.deepcopy(self._counts)
+        self.met = stream.counts
         rows = iter(stream)
         self.voice.begin()
         try:
@@ -67,6 +73,7 @@ class Engine:
                     break
                 self._busy = True
                 self._learn(observation)
+                self._count(observation, stream.counts)
                 self._busy = False
                 self._save_if_due()
         except (DataError, BrokenPipeError):
@@ -104,13 +111,20 @@ class Engine:
                 if numbers:
                     self._files[PARAMETERS].write(dumps({"row": self.rows, **numbers}) + "\n")
         if observation.source is not None:
-            self._source = anchored(observation.source, self.plan).to_json()
+            self._source = observation.source
         self._pending += 1
         self.voice.row(self.scores)
         if self._spoken is not None:
             header = "" if self._headed else self._spoken.header(len(told.state_mean))
             self._headed = True
             to_stdout(header + self._spoken.line(*row))
+
+    def _count(self, observation: Observation, now: Counts) -> None:
+        """What was met up to this row; a row that fills a gap comes before the one just read."""
+        if observation.filled:
+            self._counts = replace(self._counts, filled=now.filled)
+        else:
+            self._counts = replace(now, bad=dict(now.bad), first=dict(now.first))
 
     def _save_if_due(self) -> None:
         waited = time.perf_counter() - self._saved
@@ -127,11 +141,12 @@ class Engine:
         begun = time.perf_counter()
         for file in self._files.values():
             file.sync()
+        source = None if self._source is None else anchored(self._source, self.plan).to_json()
         self.live.save(
             self.directory.checkpoint,
             {
                 "rows": self.rows,
-                "source": self._source,
+                "source": source,
                 "bytes": {name: file.length for name, file in self._files.items()},
                 "counts": self._counts.to_json(),
                 "scores": self.scores.to_json(),
@@ -148,14 +163,20 @@ class Engine:
 
     def summary(self) -> dict[str, Any]:
         """The scores so far; also written to the directory."""
-        summary = self.scores.summary(self.seconds, self._counts.to_json())
+        summary = self.scores.summary(self.seconds, self.met.to_json())
         if self.directory is not None:
             self.directory.write(SUMMARY, summary)
         return summary
 
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+
     def warnings(self) -> list[str]:
         """What the source held that was not plain."""
-        return self._counts.describe()
+        return self.met.describe()
 
 
 def _next(rows: Iterator[Observation], stopper: Stopper) -> Observation | None:

@@ -147,16 +147,23 @@ def carry_on(
     voice.say(plan.assumed if not kept else [f"Going on after row {kept['rows']}."])
     if directory is not None:
         voice.say([f"Run directory: {directory.path}"])
-    with stopper:
-        live = plan.live()
-        if kept and directory is not None:
-            live.load(directory.checkpoint)
-        engine = Engine(plan, live, directory, kept, voice, form)
-        engine.run(stream, stopper, limit)
-        voice.say(engine.warnings())
-        voice.summary(engine.summary())
-        if directory is not None and report and engine.rows:
-            _report.make(directory.path, voice, open_report)
+    engine = None
+    try:
+        with stopper:
+            live = plan.live()
+            if kept and directory is not None:
+                live.load(directory.checkpoint)
+            engine = Engine(plan, live, directory, kept, voice, form)
+            engine.run(stream, stopper, limit)
+            voice.say(engine.warnings())
+            voice.summary(engine.summary())
+            if directory is not None and report and engine.rows:
+                _report.make(directory.path, voice, open_report)
+    finally:
+        if engine is not None:
+            engine.close()
+        if directory is not None:
+            directory.unlock()
     if stopper.asked() and directory is not None:
         voice.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
     return stopper.status

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from rmcvi.cli._app import Refusal
 from rmcvi.estimator import Told
@@ -20,17 +21,13 @@ from rmcvi.estimator import Told
 FIRST = ("row", "time", "log_score", "elbo", "ess", "alarms")
 PARTS = ("", ".mean", ".low", ".high", ".filled", ".failure")
 FORMATS = ("jsonl", "csv")
+NONE = frozenset(["nan", "inf", "-inf"])
 
 
 def fields(columns: Sequence[str], states: int) -> list[str]:
     """Names in their order."""
     hidden = [f"state.{i}.{part}" for i in range(states) for part in ("mean", "std")]
     return [*FIRST, *(c + part for c in columns for part in PARTS), *hidden]
-
-
-def number(value: float) -> str:
-    """Seven digits, which is what single precision has; empty if there is none."""
-    return f"{value:.7g}" if math.isfinite(value) else ""
 
 
 def moment(time: float | None, calendar: bool) -> str | float | None:
@@ -48,32 +45,38 @@ class Lines:
 
     def __init__(self, columns: Sequence[str], form: str):
         self.columns, self.form = list(columns), form
-        self._names: list[str] = []
+        self._json, self._many = "", ""
 
     def header(self, states: int) -> str:
         """The first line of CSV; nothing for JSON lines."""
         return csv_line(fields(self.columns, states)) if self.form == "csv" else ""
 
-    def line(self, row: int, time: str | float | None, seen: Any, told: Told) -> str:
+    def line(self, row: int, time: str | float | None, seen: np.ndarray, told: Told) -> str:
         """One row; `seen` are the values as they came."""
-        cells = [number(told.log_score), number(told.elbo), number(told.ess)]
-        numbers: list[str] = []
-        parts = (told.mean, told.low, told.high, told.filled, told.failure)
-        table = zip(seen.tolist(), *(part.tolist() for part in parts), strict=True)
-        for value, *rest in table:
-            numbers.append(repr(value) if math.isfinite(value) else "")
-            numbers.extend(map(number, rest))
-        for pair in zip(told.state_mean.tolist(), told.state_std.tolist(), strict=True):
-            numbers.extend(map(number, pair))
+        if not self._json:
+            self._prepare(len(told.state_mean))
+        per_column = np.stack([told.mean, told.low, told.high, told.filled, told.failure], 1)
+        hidden = np.stack([told.state_mean, told.state_std], 1)
+        numbers = [told.log_score, told.elbo, told.ess, *per_column.ravel().tolist()]
+        nothing = "" if self.form == "csv" else "null"
+        cells = (self._many % (*numbers, *hidden.ravel().tolist())).split()
+        cells = [nothing if cell in NONE else cell for cell in cells]
+        values = [repr(v) if math.isfinite(v) else nothing for v in seen.tolist()]
+        width = per_column.shape[1]
+        told_of = [[v, *cells[3 + width * i : 3 + width * (i + 1)]] for i, v in enumerate(values)]
+        rest = [cell for part in told_of for cell in part] + cells[3 + width * len(values) :]
         if self.form == "csv":
-            start = [str(row), "" if time is None else str(time), *cells, "; ".join(told.alarms)]
-            return csv_line([*start, *numbers])
-        if not self._names:
-            self._names = [dumps(name) for name in fields(self.columns, len(told.state_mean))]
-        cells = [str(row), dumps(time), *(c or "null" for c in cells), dumps(list(told.alarms))]
-        cells += [c or "null" for c in numbers]
-        pairs = zip(self._names, cells, strict=True)
-        return "{" + ", ".join(f"{name}: {cell}" for name, cell in pairs) + "}\n"
+            start = [str(row), nothing if time is None else str(time), *cells[:3]]
+            return csv_line([*start, "; ".join(told.alarms), *rest])
+        alarms = dumps(list(told.alarms)) if told.alarms else "[]"
+        return self._json % (row, dumps(time), *cells[:3], alarms, *rest)
+
+    def _prepare(self, states: int) -> None:
+        """Formats of a whole row: seven digits, which is what single precision has."""
+        names = fields(self.columns, states)
+        pairs = (dumps(name).replace("%", "%%") + ": %s" for name in names)
+        self._json = "{" + ", ".join(pairs) + "}\n"
+        self._many = "%.7g " * (3 + 5 * len(self.columns) + 2 * states)
 
 
 def csv_line(cells: Sequence[object], delimiter: str = ",") -> str:

@@ -125,6 +125,7 @@ def make_plan(
         raise Refusal(f"--calendar: got {', '.join(cycles)}, but {source} has no calendar time")
     columns = _output_names(schema.columns)
     try:
+        calendar(None, cycles, HARMONICS)
         inputs = [*schema.inputs, *calendar_names(cycles, HARMONICS)]
     except ValueError as error:
         raise Refusal(f"--calendar: {error}") from None

@@ -70,19 +70,22 @@ def resume(
     if new_rows and plan.source != "-":
         raise Refusal(f"--continue: {directory} reads {plan.source}, expected standard input")
     room.lock()
-    kept = room.kept() if room.checkpoint.exists() else {}
-    after = Source.from_json(kept["source"]) if kept.get("source") else None
-    source: Any = None
-    if new_rows:
-        after = after and replace(after, offset=0, line=0)
-        source = _with_header(plan)
-    voice, stopper = Voice(quiet), Stopper()
-    stream = plan.stream(after, stopper.asked, source)
-    bound = plan.options["limit"] if limit is None else limit
-    if limit is None and bound is not None and kept.get("rows", 0) >= bound:
-        bound = None
-    report = not no_report
-    return carry_on(plan, room, kept, stream, voice, stopper, form, bound, report, open_report)
+    try:
+        kept = room.kept() if room.checkpoint.exists() else {}
+        after = Source.from_json(kept["source"]) if kept.get("source") else None
+        source: Any = None
+        if new_rows:
+            after = after and replace(after, offset=0, line=0)
+            source = _with_header(plan)
+        voice, stopper = Voice(quiet), Stopper()
+        stream = plan.stream(after, stopper.asked, source)
+        bound = plan.options["limit"] if limit is None else limit
+        if limit is None and bound is not None and kept.get("rows", 0) >= bound:
+            bound = None
+        report = not no_report
+        return carry_on(plan, room, kept, stream, voice, stopper, form, bound, report, open_report)
+    finally:
+        room.unlock()
 
 
 def _with_header(plan: Plan) -> Any:

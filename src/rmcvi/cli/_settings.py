@@ -162,7 +162,8 @@ def _checked(kind: type[Any], plain: Any, where: str) -> Any:
     try:
         return kind.model_validate(plain)
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt name explains one that is missing.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         place = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             *above, name = first["loc"]

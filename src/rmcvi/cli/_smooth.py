@@ -44,10 +44,7 @@ def smooth(
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory)
-    try:
-        names, rows = _whole(run) if whole else _recent(run, lag)
-    except ValueError as error:
-        raise Refusal(str(error)) from None
+    names, rows = _whole(run) if whole else _recent(run, lag)
     write_rows(names, rows, form)
 
 
@@ -80,7 +77,10 @@ def _reach(learner: Any, state: Any) -> int:
     """Rows that a learner can look back."""
     if isinstance(learner, SeasonalLearner):
         return learner.window - 1
-    return state.recursion.history.y.shape[0]
+    history = getattr(state.recursion, "history", None)
+    if history is None:
+        raise Refusal(f"smooth: {type(learner.recursion).__name__} keeps no past")
+    return history.y.shape[0] - 1
 
 
 def _whole(run: Opened) -> Rows:

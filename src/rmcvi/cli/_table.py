@@ -23,12 +23,25 @@ def write_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -
         lines = [names, *(["" if c is None else c for c in row] for row in plain)]
         to_stdout("".join(map(csv_line, lines)))
     else:
-        table = Table()
-        for name in names:
-            table.add_column(escape(name), justify="right")
-        for row in plain:
-            table.add_row(*(_short(cell) for cell in row))
-        Console(highlight=False).print(table)
+        Console(highlight=False).print(_table(names, plain))
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A line per row and column, for however many columns: row, time, column, its numbers."""
+    first = list(names[:2])
+    pairs = [name.rpartition(".") for name in names[2:]]
+    groups = list(dict.fromkeys(group for group, _, _ in pairs))
+    parts = list(dict.fromkeys(part for _, _, part in pairs))
+    table = Table()
+    for name in (*first, "column", *parts):
+        table.add_column(name, justify="left" if name == "column" else "right")
+    for row in rows:
+        cells = {(g, p): _short(v) for (g, _, p), v in zip(pairs, row[2:], strict=True)}
+        for i, group in enumerate(groups):
+            start = [_short(v) for v in row[:2]] if i == 0 else ["", ""]
+            table.add_row(*start, escape(group), *(cells.get((group, p), "") for p in parts))
+        table.add_section()
+    return table
 
 
 def _rounded(cell: Any) -> Any:

@@ -62,8 +62,9 @@ class Program:
         arrays, static = eqx.partition(learner, eqx.is_array)
         self.arrays = jax.tree.leaves(arrays)
         leaves, tree = jax.tree.flatten((_copied(state), _copied(monitors)))
-        self._fixed = _Fixed(static, jax.tree.structure(arrays), tree)
-        self._leaves = tuple(leaves)
+        kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
+        self._fixed = _Fixed(static, jax.tree.structure(arrays), tree, kinds)
+        self._leaves = _raw(leaves)
         self._dim = learner.dim_obs
 
     @property
@@ -88,7 +89,8 @@ class Program:
         d = self._dim
         k = (len(told) - 5 * d - 4) // 2
         ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 5 * d + k, 5 * d + 2 * k]
-        *parts, numbers = np.split(told.astype(float), ends)
+        told = told.astype(float)
+        *parts, numbers = (told[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
         score, elbo, ess, alarms = numbers.tolist()
         mean, low, high, filled, failure, state_mean, state_std = parts
         return Row(
@@ -99,10 +101,10 @@ class Program:
 class _Fixed:
     """Everything but arrays; learners of equal settings share their program."""
 
-    def __init__(self, static: PyTree, arrays: Any, tree: Any):
-        self.static, self.arrays, self.tree = static, arrays, tree
+    def __init__(self, static: PyTree, arrays: Any, tree: Any, kinds: tuple[str | None, ...]):
+        self.static, self.arrays, self.tree, self.kinds = static, arrays, tree, kinds
         leaves, structure = jax.tree.flatten(static)
-        self._key = (tuple(leaves), structure, arrays, tree)
+        self._key = (tuple(leaves), structure, arrays, tree, kinds)
         self._hash = hash(self._key)
 
     def __hash__(self) -> int:
@@ -112,12 +114,22 @@ class _Fixed:
         return self is other or (isinstance(other, _Fixed) and self._key == other._key)
 
     def unflatten(self, leaves: Any) -> tuple[PyTree, Monitors]:
-        """The learner's state and the monitors."""
-        return jax.tree.unflatten(self.tree, leaves)
+        """The learner's state and the monitors; keys travel as numbers."""
+        pairs = zip(leaves, self.kinds, strict=True)
+        whole = [v if kind is None else jax.random.wrap_key_data(v, impl=kind) for v, kind in pairs]
+        return jax.tree.unflatten(self.tree, whole)
 
 
 def _copied(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda v: jnp.array(v, copy=True) if eqx.is_array(v) else v, tree)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _raw(leaves: list[Array]) -> tuple[Array, ...]:
+    return tuple(jax.random.key_data(v) if _is_key(v) else v for v in leaves)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -143,7 +155,7 @@ def _step(
         [prediction.mean, prediction.low, prediction.high, filled, failure, mean, std]
         + [v[None].astype(float) for v in numbers]
     )
-    return tuple(jax.tree.leaves((state, monitors))), told
+    return _raw(jax.tree.leaves((state, monitors))), told
 
 
 def _nothing(dim: int) -> Prediction:
@@ -161,13 +173,15 @@ def _present(
     learner: AbstractLearner, state: PyTree, y: Array, inputs: Inputs, prediction: Prediction
 ) -> tuple[Array, Array, Array]:
     """The row with its gaps filled; mean and deviation of the hidden state, if there is one."""
-    empty = jnp.zeros(0)
+    empty, gaps = jnp.zeros(0), jnp.any(jnp.isnan(y))
     ask = getattr(learner, "filter", None)
-    told = None if ask is None else ask(state)
-    if isinstance(told, Band):
-        return told.mean, empty, empty
-    if not isinstance(told, Filtered):
+    kind = None if ask is None else jax.eval_shape(ask, state)
+    if ask is not None and isinstance(kind, Band):
+        filled = jax.lax.cond(gaps, lambda: ask(state).mean.astype(y.dtype), lambda: y)
+        return filled, empty, empty
+    if ask is None or not isinstance(kind, Filtered):
         return prediction.mean, empty, empty
+    told = ask(state)
     variance = jnp.diagonal(told.covariance, axis1=-2, axis2=-1)
     std = jnp.sqrt(jnp.maximum(variance, 0.0))
     if not isinstance(learner, OnlineEstimator):
@@ -179,7 +193,7 @@ def _present(
         ys = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(keys[1:], x)
         return expected_observation(model, x, ys, inputs).astype(y.dtype)
 
-    filled = jax.lax.cond(jnp.any(jnp.isnan(y)), draw, lambda: y)
+    filled = jax.lax.cond(gaps, draw, lambda: y)
     return filled, told.mean, std
 
 

@@ -46,7 +46,13 @@ def call(capsys: pytest.CaptureFixture[str], *words: Any) -> Done:
     return Done(status, told.out, told.err)
 
 
-def start(folder: Path, *words: Any, before: str = "", **options: Any) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path,
+    *words: Any,
+    before: str = "",
+    stdin: int | None = None,
+    stdout: int | None = None,
+) -> subprocess.Popen[bytes]:
     """The command in a process that computes as the tests do, to the bit.
 
     `before` is shell to run in that process first.

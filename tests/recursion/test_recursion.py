@@ -56,7 +56,7 @@ def test_adjoint_of_average_is_push() -> None:
     v, d = jax.random.normal(jax.random.key(3), (2, 12, 3))
     for backward in (rmcvi.FullWeights(), rmcvi.SampledIndices(3)):
         weights = backward.weigh(jax.random.key(4), q, tilts)
-        left, right = tree.vdot(weights.average(v), d), tree.vdot(v, weights.push(d))
+        left, right = tree.vdot(weights.average(v), d), tree.vdot(v, weights.push(d.T).T)
         np.testing.assert_allclose(left, right, rtol=1e-12)
 
 

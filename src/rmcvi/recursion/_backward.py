@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from rmcvi._core import tree
 from rmcvi._core.checks import check_int
 from rmcvi.families import AbstractExponentialFamily
+from rmcvi.recursion._blocked import BlockedWeights, in_blocks
 from rmcvi.recursion._weights import AbstractWeights, DenseWeights, SampledWeights
 
 
@@ -44,20 +45,43 @@ class AbstractBackward(eqx.Module):
         """Weights of the previous particles for each particle now."""
 
     @abc.abstractmethod
-    def identity(self, num: int) -> AbstractWeights:
-        """Each particle comes from itself."""
+    def identity(self, num: int, eta: PyTree) -> AbstractWeights:
+        """Each particle comes from itself; `eta` is some natural parameter."""
 
 
 class FullWeights(AbstractBackward):
-    """All N x N self-normalised weights: exact given the particles."""
+    """All N x N self-normalised weights: exact given the particles.
+
+    With `block`, a divisor of N, that many rows are held at a time, and made again when they are
+    needed: memory grows like N instead of N^2, for very many particles.
+    """
+
+    block: int | None = eqx.field(static=True)
+
+    def __init__(self, block: int | None = None):
+        """`block` rows at a time (default: all of them)."""
+        self.block = None if block is None else check_int("block", block)
 
     def weigh(self, key, distribution, tilts):
         """A softmax over each row."""
         del key, distribution
         return DenseWeights(jax.nn.softmax(tilts.logits(), 1))
 
-    def identity(self, num):
+    def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> BlockedWeights:
+        """The same weights by what they are made of."""
+        block = check_int("block", self.block)
+
+        def log_total(x):
+            return jax.nn.logsumexp(Tilts(tilts.tilt, x, tilts.statistics).logits(), 1)
+
+        totals = jax.lax.map(log_total, in_blocks(tilts.x, block)).reshape(-1)
+        tilt, still = jax.vmap(tilts.tilt)(tilts.x), jnp.asarray(False)
+        return BlockedWeights(tilt, tilts.statistics, totals, effective, still, block)
+
+    def identity(self, num, eta):
         """The unit matrix."""
+        if self.block is not None:
+            return BlockedWeights.identity(num, eta, self.block)
         return DenseWeights(jnp.eye(num))
 
 
@@ -77,8 +101,9 @@ class SampledIndices(AbstractBackward):
         index = draw_rows(key, weights.w, self.num)
         return SampledWeights(index, weights.correction(), weights.ess())
 
-    def identity(self, num):
+    def identity(self, num, eta):
         """Every draw of row i is i."""
+        del eta
         return own_draws(num, self.num)
 
 
@@ -134,8 +159,9 @@ class AcceptReject(AbstractBackward):
         index = jax.lax.cond(jnp.all(done), lambda: index, exact)
         return SampledWeights(index, jnp.ones(size[0]), collision_ess(index, total))
 
-    def identity(self, num):
+    def identity(self, num, eta):
         """Every draw of row i is i."""
+        del eta
         return own_draws(num, self.num)
 
 
@@ -170,4 +196,18 @@ def check_control(backward: AbstractBackward, control: str) -> None:
         raise ValueError(
             "backward: got one index per particle, expected at least 2, since a single draw "
             "leaves nothing to centre by (or set control='none')"
+        )
+
+
+def check_block(backward: AbstractBackward, num: int, gradient: str, functional: object) -> None:
+    """Refuse blocks of rows where they do not fit, or where all weights are needed at once."""
+    block = getattr(backward, "block", None)
+    if block is None:
+        return
+    if num % block != 0:
+        raise ValueError(f"block: got {block}, expected a divisor of num_particles = {num}")
+    if gradient == "forward" or functional is not None:
+        raise ValueError(
+            f"block: got {block}, expected None with gradient='forward' or a functional, which "
+            "need all weights at once"
         )

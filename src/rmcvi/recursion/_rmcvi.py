@@ -18,7 +18,7 @@ from rmcvi._core.checks import check_array, check_instance, check_int, check_opt
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel, check_densities
-from rmcvi.recursion._backward import AbstractBackward, FullWeights, check_control
+from rmcvi.recursion._backward import AbstractBackward, FullWeights, check_block, check_control
 from rmcvi.recursion._forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion._functional import AdditiveFunctional, FunctionalState
 from rmcvi.recursion._history import History, replay
@@ -106,6 +106,7 @@ class RMCVI(AbstractRecursion):
         if functional is not None:
             check_instance("functional", functional, AdditiveFunctional)
         self.functional = functional
+        check_block(self.backward, self.num_particles, self.gradient, functional)
 
     def init(self, model, family, trainable=None):
         """The state before the first observation."""

@@ -10,6 +10,7 @@ the weights then costs up to log N, so that it cannot be fooled; docs/theory/rec
 Statistics T are taken relative to the particles' mean, so that float32 does not cancel.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,8 @@ from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.families import AbstractExponentialFamily, AbstractFamily
 from rmcvi.models import AbstractModel
-from rmcvi.recursion._backward import AbstractBackward, Tilts
+from rmcvi.recursion._backward import AbstractBackward, FullWeights, Tilts
+from rmcvi.recursion._blocked import in_blocks
 from rmcvi.recursion._weights import AbstractWeights
 
 
@@ -88,12 +90,9 @@ def propagate(
     k1, k2 = jax.random.split(key)
     eta = family.marginal(carry)
     x = q.sample(k1, eta, est.num_particles)
-    weights, f, entropies, means = _pair_terms(
+    weights, f_bar, entropies, coefficient = _backward_means(
         est, model, family, before, carry_prev, x, inputs, k2
     )
-    f_bar = weights.expect(f)
-    statistics = relative_statistics(q, before.x, before.origin)
-    coefficient = _coefficient(est, weights, f, f_bar, statistics, means)
     log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
     log_chi = jax.vmap(model.initial_log_prob)(x)
     h = jnp.where(first, log_chi, f_bar + entropies) + log_g
@@ -110,7 +109,7 @@ def propagate(
     return Value(cloud, slot, level, entropy)
 
 
-def _pair_terms(
+def _backward_means(
     est: Estimator,
     model: AbstractModel,
     family: AbstractFamily,
@@ -120,24 +119,77 @@ def _pair_terms(
     inputs: Inputs,
     key: Key[Array, ""],
 ) -> tuple[AbstractWeights, Array, Array, PyTree]:
-    """Weights, f at the pairs, the closed entropies (0 if sampled) and E T under q_{t-1|t}."""
-    q, origin = family.distribution, before.origin
-    eta_prev, proposal = family.marginal(carry_prev), q.relative(before.proposal, origin)
+    """Weights, f_i, closed entropies and c_i; in blocks of rows where the weights are."""
+    kernels = _kernels(model, family, before, carry_prev, inputs)
 
-    def conditional(x_i):
-        return tree.add(eta_prev, family.potential(model, carry_prev, x_i, inputs))
+    def means(x):
+        weights, f, entropies, means = _pair_terms(est, model, before, kernels, x, inputs, key)
+        f_bar = weights.expect(f)
+        coefficient = _coefficient(est, weights, f, f_bar, kernels.statistics, means)
+        return weights, f_bar, entropies, coefficient
 
-    def relative(x_i):
-        return q.relative(conditional(x_i), origin)
+    block = est.backward.block if isinstance(est.backward, FullWeights) else None
+    if block is None:
+        return means(x)
+
+    def rows(x):
+        weights, *told = means(x)
+        return weights.ess(), told
+
+    ess, told = jax.lax.map(rows, in_blocks(x, block))
+    told = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), told)
+    tilts = Tilts(kernels.tilt, x, kernels.statistics)
+    return est.backward.compress(tilts, jnp.mean(ess)), *told
+
+
+class Kernels(eqx.Module):
+    """The kernels q_{t-1|t}(x, .) as functions of x, relative to the previous particles' mean."""
+
+    distribution: AbstractExponentialFamily
+    conditional: Callable[[Array], PyTree]
+    """Natural parameter of the kernel of x."""
+    proposal: PyTree
+    origin: Float[Array, "dx"]
+    statistics: PyTree
+
+    def relative(self, x: Float[Array, "dx"]) -> PyTree:
+        """The same relative to the origin."""
+        return self.distribution.relative(self.conditional(x), self.origin)
+
+    def tilt(self, x: Float[Array, "dx"]) -> PyTree:
+        """e: what turns the proposal into the kernel of x."""
+        return tree.sub(self.relative(x), self.proposal)
+
+
+def _kernels(
+    model: AbstractModel, family: AbstractFamily, before: Cloud, carry_prev: PyTree, inputs: Inputs
+) -> Kernels:
+    q, origin, eta_prev = family.distribution, before.origin, family.marginal(carry_prev)
+
+    def conditional(x):
+        return tree.add(eta_prev, family.potential(model, carry_prev, x, inputs))
 
     statistics = relative_statistics(q, before.x, origin)
-    tilts = Tilts(lambda x_i: tree.sub(relative(x_i), proposal), x, statistics)
-    weights = est.backward.weigh(key, q, tilts)
+    return Kernels(q, conditional, q.relative(before.proposal, origin), origin, statistics)
+
+
+def _pair_terms(
+    est: Estimator,
+    model: AbstractModel,
+    before: Cloud,
+    kernels: Kernels,
+    x: Float[Array, "n dx"],
+    inputs: Inputs,
+    key: Key[Array, ""],
+) -> tuple[AbstractWeights, Array, Array, PyTree]:
+    """Weights, f at the pairs, the closed entropies (0 if sampled) and E T under q_{t-1|t}."""
+    q, statistics, proposal = kernels.distribution, kernels.statistics, kernels.proposal
+    weights = est.backward.weigh(key, q, Tilts(kernels.tilt, x, statistics))
     f = weights.gather(before.h) + weights.transition(model, before.x, x, inputs)
     if est.entropy == "sampled":
 
         def log_q(s_j, x_i):
-            eta = relative(x_i)
+            eta = kernels.relative(x_i)
             return tree.vdot(eta, s_j) - q.log_normaliser(eta)
 
         f = f - weights.pairs(log_q, statistics, x)
@@ -148,10 +200,10 @@ def _pair_terms(
         f = f - weights.gather(log_prev) - weights.log_density()
         entropies = jnp.zeros_like(x[:, 0])
     else:
-        entropies = jax.vmap(lambda x_i: q.entropy(conditional(x_i)))(x)
+        entropies = jax.vmap(lambda x_i: q.entropy(kernels.conditional(x_i)))(x)
     means = None
     if est.control == "none":
-        means = jax.vmap(lambda x_i: jax.grad(q.log_normaliser)(relative(x_i)))(x)
+        means = jax.vmap(lambda x_i: jax.grad(q.log_normaliser)(kernels.relative(x_i)))(x)
     return weights, f, entropies, means
 
 
@@ -233,5 +285,5 @@ def standing_slot(backward: AbstractBackward, cloud: Cloud) -> Slot:
     """A slot in which every particle stays where it is and nothing is learned."""
     num = cloud.x.shape[0]
     coefficient = tree.zeros(cloud.terminal, num)
-    weights = backward.identity(num)
+    weights = backward.identity(num, cloud.terminal)
     return Slot(weights, coefficient, cloud.x, cloud.x, cloud.origin, cloud.terminal)

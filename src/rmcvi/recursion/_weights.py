@@ -57,6 +57,16 @@ class AbstractWeights(eqx.Module):
     def push(self, v: Float[Array, "k n"]) -> Float[Array, "k m"]:
         """The adjoint of `average`: v W, for some row vectors v."""
 
+    def mean_transition(
+        self,
+        model: AbstractModel,
+        x_prev: Float[Array, "n dx"],
+        x: Float[Array, "n dx"],
+        inputs: Inputs,
+    ) -> Float[Array, "n"]:
+        """Row means of `log m`."""
+        return self.expect(self.transition(model, x_prev, x, inputs))
+
     @abc.abstractmethod
     def rows(self) -> "AbstractWeights":
         """The same weights with a leading axis of one-row matrices, to vectorise over."""

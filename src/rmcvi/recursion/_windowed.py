@@ -263,5 +263,4 @@ def transition_score(
     """sum_ij d[i] w_ij log m(x_j, x_i): from moments where the noise is Gaussian, else by pairs."""
     if isinstance(model, AbstractGaussianModel):
         return model.moment_log_prob(slot.x_prev, slot.x, row, column, cross, inputs)
-    log_m = slot.weights.transition(model, slot.x_prev, slot.x, inputs)
-    return jnp.dot(row, slot.weights.expect(log_m))
+    return jnp.dot(row, slot.weights.mean_transition(model, slot.x_prev, slot.x, inputs))

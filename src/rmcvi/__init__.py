@@ -20,6 +20,7 @@ from rmcvi._contract import Trainable as Trainable
 from rmcvi._core.inputs import Inputs as Inputs
 from rmcvi._core.tree import only as only
 from rmcvi.estimator import Alarm as Alarm
+from rmcvi.estimator import Fleet as Fleet
 from rmcvi.estimator import Health as Health
 from rmcvi.estimator import LearnerState as LearnerState
 from rmcvi.estimator import Live as Live
@@ -35,6 +36,7 @@ from rmcvi.recursion import RMCVI as RMCVI
 from rmcvi.recursion import AcceptReject as AcceptReject
 from rmcvi.recursion import AdditiveFunctional as AdditiveFunctional
 from rmcvi.recursion import FullWeights as FullWeights
+from rmcvi.recursion import NaturalRMCVI as NaturalRMCVI
 from rmcvi.recursion import PerStepRMCVI as PerStepRMCVI
 from rmcvi.recursion import SampledIndices as SampledIndices
 

@@ -15,8 +15,7 @@ from rmcvi._core.checks import check_array, check_int, check_key, check_real
 from rmcvi._core.inputs import Inputs
 from rmcvi._core.prediction import Prediction, central_interval
 from rmcvi.estimator._predict import expected_observation, predict
-from rmcvi.estimator._smooth import Smoothed, backward_trajectories
-from rmcvi.estimator._smooth import smooth_sequence as smooth_by_parameters
+from rmcvi.estimator._smooth import Smoothed, backward_trajectories, filter_sequence
 
 
 class Forecast(eqx.Module):
@@ -98,7 +97,23 @@ def smooth_sequence(
     check_int("num", num)
     inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
     model, family = learner.model_at(state), learner.family_at(state)
-    return eqx.filter_jit(smooth_by_parameters)(model, family, ys, inputs, key_or_default(key), num)
+    carries = getattr(learner.recursion, "carries", None)
+    return _smooth_sequence(model, family, ys, inputs, key_or_default(key), num, carries)
+
+
+@eqx.filter_jit
+def _smooth_sequence(
+    model: Any, family: Any, ys: Array, inputs: Inputs, key: Key[Array, ""], num: int, carries: Any
+) -> Smoothed:
+    """Filter forwards (by `carries` if the recursion fits each q_t itself), then draw backwards."""
+    k_forward, k_back = jax.random.split(key)
+    if carries is None:
+        before, now = filter_sequence(model, family, ys, inputs)
+    else:
+        before, now = carries(model, family, ys, inputs, k_forward)
+    last = family.marginal(jax.tree.map(lambda v: v[-1], now))
+    rows, later = jax.tree.map(lambda v: v[1:], (before, inputs))
+    return backward_trajectories(model, family, rows, last, later, k_back, num)
 
 
 def forecast(

@@ -73,18 +73,3 @@ def filter_sequence(
         return new, (carry, new)
 
     return jax.lax.scan(step, family.initial_carry(model), (ys, inputs))[1]
-
-
-def smooth_sequence(
-    model: AbstractModel,
-    family: AbstractFamily,
-    ys: Float[Array, "T dy"],
-    inputs: Inputs,
-    key: Key[Array, ""],
-    num: int,
-) -> Smoothed:
-    """Filter forwards, then draw `num` trajectories backwards."""
-    before, now = filter_sequence(model, family, ys, inputs)
-    last = family.marginal(jax.tree.map(lambda v: v[-1], now))
-    carries, later = jax.tree.map(lambda v: v[1:], (before, inputs))
-    return backward_trajectories(model, family, carries, last, later, key, num)

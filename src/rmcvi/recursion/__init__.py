@@ -10,6 +10,8 @@ from rmcvi.recursion._ideal_finite import FiniteModel as FiniteModel
 from rmcvi.recursion._ideal_finite import batch_elbo as batch_elbo
 from rmcvi.recursion._ideal_finite import ideal_finite_elbo as ideal_finite_elbo
 from rmcvi.recursion._ideal_linear import ideal_elbo as ideal_elbo
+from rmcvi.recursion._natural import NaturalRMCVI as NaturalRMCVI
+from rmcvi.recursion._natural import NaturalState as NaturalState
 from rmcvi.recursion._per_step import PerStepRMCVI as PerStepRMCVI
 from rmcvi.recursion._per_step import PerStepState as PerStepState
 from rmcvi.recursion._rmcvi import RMCVI as RMCVI

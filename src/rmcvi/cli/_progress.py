@@ -32,25 +32,30 @@ class Voice:
                 print(sentence, file=sys.stderr)
 
     def begin(self) -> None:
-        """Start the clock of the progress line."""
-        self.begun = time.perf_counter()
+        """The first row takes as long as compiling does."""
+        if self._line:
+            print("compiling ...", end="", file=sys.stderr, flush=True)
 
     def row(self, scores: Scores) -> None:
         """One more row; the line is written over now and then."""
         self._rows += 1
         now = time.perf_counter()
+        if self._rows == 1:
+            self.begun = now
         if self._line and now - self._shown >= EVERY:
             self._shown = now
             self._show(scores, now)
 
     def end(self, scores: Scores) -> None:
         """The last look of the line."""
-        if self._line and self._rows:
+        if self._line:
             self._show(scores, time.perf_counter())
             print(file=sys.stderr)
 
     def _show(self, scores: Scores, now: float) -> None:
-        words = [f"{scores.rows} rows", f"{self._rows / max(now - self.begun, 1e-9):.0f}/s"]
+        words = [f"{scores.rows} rows"]
+        if self._rows > 1:
+            words.append(f"{(self._rows - 1) / max(now - self.begun, 1e-9):.0f}/s")
         if math.isfinite(scores.better):
             words.append(f"error {100 * scores.better:.0f} % of persistence")
         alarms = sum(scores.alarms.values())

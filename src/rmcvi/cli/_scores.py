@@ -40,7 +40,9 @@ class Scores:
         sums["error"] += np.where(both, (told.mean - y) ** 2, 0.0)
         sums["repeat"] += np.where(both, (self._last - y) ** 2, 0.0)
         sums["inside"] += both & (y >= told.low) & (y <= told.high)
-        self._origin = np.where(np.isnan(self._origin), np.where(seen, y, np.nan), self._origin)
+        new = np.isnan(self._origin)
+        if new.any():
+            self._origin = np.where(new & seen, y, self._origin)
         away = np.where(seen, y - self._origin, 0.0)
         sums["total"] += away
         sums["square"] += away**2

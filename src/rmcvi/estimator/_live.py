@@ -108,7 +108,8 @@ class Live:
             raise ValueError(f"learner: got one for {got}, expected {dims[0]} and {dims[1]}")
         self.standardiser = Standardiser() if isinstance(standardiser, bool) else standardiser
         self.scaling = self.standardiser.init(dims[0])
-        if standardiser is False:
+        self._raw = standardiser is False
+        if self._raw:
             nothing, one = np.zeros(dims[0]), np.ones(dims[0])
             self.scaling = dataclasses.replace(self.scaling, mean=nothing, scale=one, frozen=True)
         self.remedy = remedy
@@ -131,11 +132,13 @@ class Live:
         self._as_dict = isinstance(y, Mapping)
         row = _vector("y", y, self.columns, np.nan)
         known = _vector("u", u, self.inputs, None)
-        scaling = self.scaling
-        self.scaling, z = self.standardiser.step(scaling, row)
+        scaling, z = self.scaling, row
+        if not self._raw:
+            self.scaling, z = self.standardiser.step(scaling, row)
         finite = np.where(np.isfinite(row), row, np.nan)
         new = np.isnan(self._origin)
-        self._origin = np.where(new, finite, self._origin)
+        if new.any():
+            self._origin = np.where(new, finite, self._origin)
         told = self._program.step(
             z, finite - self._origin, scaling.scale, known, 1.0 if dt is None else float(dt)
         )
@@ -154,12 +157,12 @@ class Live:
         self, told: Row, scaling: Scaling, row: np.ndarray, flags: Alarm, new: np.ndarray
     ) -> Told:
         """In the units of the data; of a column that is `new` nothing was known."""
-        mean, low, high = (np.where(new, np.nan, scaling.inverse(v)) for v in told[:3])
-        filled = np.where(new | ~np.isnan(row), np.nan, scaling.inverse(told.filled))
+        mean, low, high, filled = np.where(new, np.nan, scaling.inverse(told[:4]))
+        filled = np.where(np.isnan(row), filled, np.nan)
         score = np.nan if new[np.isfinite(row)].all() else told.log_score
         return Told(
             *(self._shape(v) for v in (mean, low, high)),
-            log_score=score + scaling.log_jacobian(row),
+            log_score=score if self._raw else score + scaling.log_jacobian(row),
             failure=self._shape(told.failure),
             alarms=self._sentences(flags, told.failure),
             filled=self._shape(filled),

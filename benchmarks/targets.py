@@ -1,7 +1,8 @@
 """The learner's targets, each printed by a command.
 
-    python benchmarks/targets.py chaotic            (200 000 observations: several minutes)
-    python benchmarks/targets.py chaotic --quick    (20 000)
+    python benchmarks/targets.py chaotic              (200 000 observations: several minutes)
+    python benchmarks/targets.py chaotic --quick      (20 000)
+    python benchmarks/targets.py chaotic --amortised  (a learned family in place of natural steps)
     python benchmarks/targets.py linear
     python benchmarks/targets.py coverage
     python benchmarks/targets.py million
@@ -35,15 +36,23 @@ def error(estimate: Any, truth: Any) -> float:
     return float(stepwise_rmse(estimate - truth))
 
 
-def chaotic_learner(length: int, particles: int, weights: int) -> tuple[Any, rmcvi.OnlineEstimator]:
+def chaotic_learner(
+    length: int, particles: int, weights: int, amortised: bool
+) -> tuple[Any, rmcvi.OnlineEstimator]:
     """The true model, and a learner that starts from (rho, gamma) = (.05, 1.5)."""
     truth = rmcvi.models.ChaoticRNN(dim=5, key=jax.random.key(weights))
     start = rmcvi.models.ChaoticRNN(dim=5, rho=0.05, gamma=1.5, key=jax.random.key(weights))
     decay = {"power": 1, "transition_steps": length}
+    if amortised:
+        family = rmcvi.families.InnovationFamily(start, hidden=64, key=jax.random.key(1))
+        recursion = rmcvi.RMCVI(particles, window=12, bptt=4)
+    else:
+        family = rmcvi.families.LinearGaussianFamily(diagonal=True)
+        recursion = rmcvi.NaturalRMCVI(particles)
     learner = rmcvi.OnlineEstimator(
         start,
-        rmcvi.families.InnovationFamily(start, hidden=64, key=jax.random.key(1)),
-        rmcvi.RMCVI(particles, window=12, bptt=4),
+        family,
+        recursion,
         optax.adam(optax.polynomial_schedule(1e-3, 1e-4, **decay)),
         optax.adam(optax.polynomial_schedule(1e-3, 5e-5, **decay)),
         trainable=rmcvi.Trainable(model=rmcvi.only(start, lambda m: (m.log_rho, m.log_gamma))),
@@ -53,11 +62,17 @@ def chaotic_learner(length: int, particles: int, weights: int) -> tuple[Any, rmc
 
 
 def chaotic(
-    length: int, particles: int, weights: int, held_out: int = 2, floor_particles: int = 20_000
+    length: int,
+    particles: int,
+    weights: int,
+    amortised: bool,
+    held_out: int = 2,
+    floor_particles: int = 20_000,
 ) -> None:
     """Chaotic network, phi and (rho, gamma) together, against a particle smoother that knows."""
-    truth, learner = chaotic_learner(length, particles, weights)
-    print(f"chaotic network, weights drawn from key({weights}), {particles} particles")
+    truth, learner = chaotic_learner(length, particles, weights, amortised)
+    method = type(learner.recursion).__name__
+    print(f"chaotic network, weights drawn from key({weights}), {method}, {particles} particles")
     xs, ys = rmcvi.simulate(truth, jax.random.key(3), length)
     state, blocks = learner.init(jax.random.key(2)), 10
 
@@ -77,7 +92,8 @@ def chaotic(
             " ms/step",
             flush=True,
         )
-    model, family = (at(state, averaged=True) for at in (learner.model_at, learner.family_at))
+    model = learner.model_at(state, averaged=True)
+    family = learner.family_at(state, averaged=True)
     told = {name: float(v) for name, v in model.parameters().items() if v.ndim == 0}
     off = max(abs(told["rho"] / 0.025 - 1), abs(told["gamma"] / 2.5 - 1))
     text = f"rho {told['rho']:.5f}, gamma {told['gamma']:.4f}, off by {off:.2%}"
@@ -85,7 +101,7 @@ def chaotic(
     ratios = []
     for seed in range(777, 777 + held_out):
         xe, ye = rmcvi.simulate(truth, jax.random.key(seed), 2000)
-        ours = _filter_and_smooth(model, family, ye)
+        ours = _filter_and_smooth(model, family, ye, None if amortised else learner.recursion)
         key, options = jax.random.key(seed + 1), {"num_particles": floor_particles}
         floor = particle_filter(truth, ye, key=key, **options).mean
         back = fixed_lag_smoother(truth, ye, key=key, lag=8, **options).mean
@@ -100,12 +116,12 @@ def chaotic(
     say("smoothing above the particle floor", f"{over[1]:.2%}", "6 %", over[1] <= 0.06)
 
 
-def _filter_and_smooth(model: Any, family: Any, ys: Any) -> tuple[Any, Any]:
-    """Means of a whole sequence for fixed parameters."""
+def _filter_and_smooth(model: Any, family: Any, ys: Any, recursion: Any = None) -> tuple[Any, Any]:
+    """Means of a whole sequence for fixed parameters; the family knows them without particles."""
     frozen = rmcvi.OnlineEstimator(
         model,
         family,
-        rmcvi.RMCVI(2, window=2, bptt=1),
+        recursion or rmcvi.RMCVI(2, window=2, bptt=1),
         optax.sgd(0.0),
         optax.sgd(0.0),
         trainable=rmcvi.Trainable(model=False, family=False),
@@ -216,10 +232,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the observations")
     parser.add_argument("--particles", type=int, default=50, help="for chaotic (default 50)")
     parser.add_argument("--weights", type=int, default=2, help="seed of the network (default 2)")
+    parser.add_argument("--amortised", action="store_true", help="for chaotic: InnovationFamily")
     options = parser.parse_args()
     shrink = 10 if options.quick else 1
     if options.target == "chaotic":
-        chaotic(200_000 // shrink, options.particles, options.weights)
+        chaotic(200_000 // shrink, options.particles, options.weights, options.amortised)
     elif options.target == "linear":
         linear(20_000 // shrink)
     elif options.target == "coverage":

@@ -17,6 +17,7 @@ from rmcvi.cli import main
 from rmcvi.cli._directory import Directory
 from tests.cli._runs import MODEL, ROWS, Done, call, make_source, outputs, start
 
+pytestmark = pytest.mark.slow
 OFTEN = ("--checkpoint-every", 50, "--no-report")
 
 

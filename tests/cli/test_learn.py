@@ -165,3 +165,29 @@ def test_help_has_examples(capsys: Any) -> None:
         done = call(capsys, command, "--help")
         assert done.status == 0 and f"rmcvi {command}" in done.out and "Examples" in done.out
     assert call(capsys, "--version").out.startswith("rmcvi ")
+
+
+def test_in_a_terminal_a_run_gets_a_directory(capsys: Any, monkeypatch: Any) -> None:
+    """Named after the source; a line tells how it goes."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    done = call(capsys, "learn", "stream.csv", *MODEL, "--no-report")
+    assert done.status == 0 and done.out == ""
+    assert Path("stream.run/estimates.jsonl").read_text().count("\n") == ROWS
+    last = done.err.split("\r")[-1].splitlines()[0]
+    assert f"{ROWS} rows" in last and "% of persistence" in last
+
+
+def test_new_rows_may_bring_their_header(capsys: Any, monkeypatch: Any) -> None:
+    """`resume --continue` after a pipe; for a file it is refused."""
+    lines = Path("stream.csv").read_bytes().splitlines(keepends=True)
+    pieces = (lines[:61], [lines[0], *lines[61:]])
+    words: tuple[Any, ...] = ("learn", "-", "--out", "fed", *MODEL)
+    for piece in pieces:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(piece))))
+        assert call(capsys, *words, "--no-report", "--quiet").status == 0
+        words = ("resume", "fed", "--continue")
+    call(capsys, "learn", "stream.csv", "--out", "read", *MODEL, "--no-report", "--quiet")
+    assert Path("fed/estimates.jsonl").read_bytes() == Path("read/estimates.jsonl").read_bytes()
+    refused = call(capsys, "resume", "read", "--continue")
+    assert refused.status == 2 and "reads stream.csv, expected standard input" in refused.err

@@ -145,6 +145,7 @@ def test_doctor_finds_the_frozen_sensor(ask: Any) -> None:
     assert json.loads(ask("doctor", "clean.csv", "--json").out)["rows"] == 100
 
 
+@pytest.mark.slow
 def test_a_model_with_a_hidden_state(folder: Path, ask: Any) -> None:
     """From TOML: states, ELBO and parameters are told; inputs of a forecast are asked for."""
     (folder / "my.toml").write_text(LEARN)

@@ -114,14 +114,14 @@ class Config(Strict):
     learning: Learning | None = None
 
 
-ZOO: dict[str, tuple[type[Strict], str | None]] = {
-    "seasonal": (Seasonal, None),
-    "linear-gaussian": (Linear, "linear-gaussian"),
-    "stochastic-volatility": (Volatility, "innovation"),
-    "chaotic-rnn": (Chaotic, "extended-kalman"),
-    "neural-gaussian": (Neural, "extended-kalman"),
+ZOO: dict[str, tuple[type[Strict], str | None, dict[str, Any]]] = {
+    "seasonal": (Seasonal, None, {}),
+    "linear-gaussian": (Linear, "linear-gaussian", {"model_rate": 1e-2}),
+    "stochastic-volatility": (Volatility, "innovation", {}),
+    "chaotic-rnn": (Chaotic, "extended-kalman", {}),
+    "neural-gaussian": (Neural, "extended-kalman", {"bptt": 4}),
 }
-"""Names, their settings and their usual families."""
+"""Names, their settings, their usual families and what is usual in learning them."""
 
 
 def named(name: str) -> Config:
@@ -145,7 +145,7 @@ def validated(plain: dict[str, Any], where: str) -> Config:
     config = _checked(Config, plain, where)
     if config.model not in ZOO:
         raise Refusal(f"{where}: got {config.model!r}, expected {_expected(config.model, ZOO)}")
-    kind, family = ZOO[config.model]
+    kind, family, usual = ZOO[config.model]
     settings = _checked(kind, config.settings, f"{where}: settings")
     if family is None:
         for part in ("family", "learning"):
@@ -153,7 +153,7 @@ def validated(plain: dict[str, Any], where: str) -> Config:
                 raise Refusal(f"{where}: got [{part}], which {config.model!r} does not have")
         return config.model_copy(update={"settings": settings})
     chosen = config.family or Family.model_validate({"name": family})
-    learning = config.learning or Learning.model_validate({})
+    learning = Learning.model_validate(usual | (plain.get("learning") or {}))
     update = {"settings": settings, "family": chosen, "learning": learning}
     return config.model_copy(update=update)
 

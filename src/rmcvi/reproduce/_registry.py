@@ -1,0 +1,46 @@
+"""Which experiments there are, and where their settings lie."""
+
+import importlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from rmcvi._core.checks import check_option
+from rmcvi.reproduce._experiment import Experiment
+
+MODULES = {
+    "air-quality": "_air_quality",
+    "backward-sampling": "_backward_sampling",
+    "chaotic-offline": "_chaotic_offline",
+    "chaotic-streaming": "_chaotic_streaming",
+    "chaotic-table1": "_chaotic_table",
+    "forgetting": "_forgetting",
+    "linear-gaussian-oracle": "_linear_oracle",
+    "linear-gaussian-parameters": "_linear_parameters",
+    "linear-gaussian-streaming": "_linear_streaming",
+}
+
+
+def names() -> list[str]:
+    """Every experiment that is here."""
+    here = Path(__file__).parent
+    return [name for name, module in MODULES.items() if (here / f"{module}.py").exists()]
+
+
+def find(name: str) -> Experiment:
+    """One experiment by its name."""
+    check_option("experiment", name, names())
+    return importlib.import_module(f"rmcvi.reproduce.{MODULES[name]}").EXPERIMENT
+
+
+def folder(name: str) -> Path:
+    """Its settings and expected numbers: inside the package, or beside it in a clone."""
+    inside = Path(__file__).parent / "experiments" / name
+    return inside if inside.exists() else Path(__file__).parents[3] / "experiments" / name
+
+
+def settings(name: str, quick: bool) -> dict[str, Any]:
+    """`config.toml`: the common part, overridden by [quick] or [full]."""
+    kept = tomllib.loads((folder(name) / "config.toml").read_text())
+    forms = {form: kept.pop(form, {}) for form in ("quick", "full")}
+    return kept | forms["quick" if quick else "full"]

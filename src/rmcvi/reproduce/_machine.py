@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 import rmcvi
 
@@ -25,7 +26,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "device": jax.devices()[0].platform,
-        "precision": "float64" if jax.config.jax_enable_x64 else "float32",
+        "precision": str(jnp.zeros(()).dtype),
         "flags": os.environ.get("XLA_FLAGS", ""),
     }
 

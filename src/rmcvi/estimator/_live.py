@@ -157,7 +157,7 @@ class Live:
         self, told: Row, scaling: Scaling, row: np.ndarray, flags: Alarm, new: np.ndarray
     ) -> Told:
         """In the units of the data; of a column that is `new` nothing was known."""
-        mean, low, high, filled = np.where(new, np.nan, scaling.inverse(told[:4]))
+        mean, low, high, filled = np.where(new, np.nan, scaling.inverse(np.stack(told[:4])))
         filled = np.where(np.isnan(row), filled, np.nan)
         score = np.nan if new[np.isfinite(row)].all() else told.log_score
         return Told(

@@ -8,6 +8,7 @@ from rmcvi.estimator._compare import compare as compare
 from rmcvi.estimator._comparison import Comparison as Comparison
 from rmcvi.estimator._default import default_learner as default_learner
 from rmcvi.estimator._estimator import OnlineEstimator as OnlineEstimator
+from rmcvi.estimator._fleet import Fleet as Fleet
 from rmcvi.estimator._health import Alarm as Alarm
 from rmcvi.estimator._health import Health as Health
 from rmcvi.estimator._live import Live as Live

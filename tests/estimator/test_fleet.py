@@ -1,0 +1,70 @@
+"""A fleet is its streams, one by one."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import rmcvi
+
+STREAMS, STEPS = 3, 4
+
+
+@pytest.fixture(scope="module")
+def learner() -> rmcvi.OnlineEstimator:
+    model = rmcvi.models.LinearGaussian(jnp.array([0.8]), jnp.ones(1), 0.5, 0.4)
+    family = rmcvi.families.LinearGaussianFamily(model)
+    recursion = rmcvi.RMCVI(4, window=2, bptt=1)
+    return rmcvi.OnlineEstimator(
+        model, family, recursion, optax.sgd(1e-2), optax.sgd(1e-2), draws=5, sensors=False
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(learner: rmcvi.OnlineEstimator) -> Any:
+    """Observations, who was there, and the fleet's states after all steps."""
+    ys = jax.random.normal(jax.random.key(0), (STEPS, STREAMS, 1)).at[1, 0].set(jnp.nan)
+    active = jnp.ones((STEPS, STREAMS), bool).at[:2, 2].set(False)
+    fleet = rmcvi.Fleet(learner)
+    states, infos = fleet.scan(fleet.init(jax.random.key(1), STREAMS), ys, active)
+    return fleet, ys, active, states, infos
+
+
+def test_streams_are_those_of_single_learners(learner: rmcvi.OnlineEstimator, ran: Any) -> None:
+    """Parameters, clocks and predictions, with a missing value and a stream that joins late."""
+    fleet, ys, active, states, infos = ran
+    keys = jax.random.split(jax.random.key(1), STREAMS)
+    for i in range(STREAMS):
+        state = learner.init(keys[i])
+        for t in range(STEPS):
+            if active[t, i]:
+                state, info = learner.update(state, ys[t, i])
+                told = infos.prediction.mean[t, i]
+                np.testing.assert_allclose(told, info.prediction.mean, rtol=1e-9)
+        mine = fleet.stream(states, i)
+        assert int(mine.t) == int(state.t) == (STEPS - 2 if i == 2 else STEPS)
+        leaves = zip(jax.tree.leaves(mine.phi), jax.tree.leaves(state.phi), strict=True)
+        for a, b in leaves:
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_updates_are_the_scan(ran: Any) -> None:
+    """One row at a time ends where the loop ends."""
+    fleet, ys, active, states, _ = ran
+    now = fleet.init(jax.random.key(1), STREAMS)
+    for t in range(STEPS):
+        now, _ = fleet.update(now, ys[t], active=active[t])
+    for a, b in zip(jax.tree.leaves(now.phi), jax.tree.leaves(states.phi), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_wrong_shapes_are_refused(ran: Any) -> None:
+    """In words, before anything is compiled."""
+    fleet, ys, _, states, _ = ran
+    with pytest.raises(ValueError, match="ys"):
+        fleet.update(states, ys[0, :, 0])
+    with pytest.raises(ValueError, match="active"):
+        fleet.update(states, ys[0], active=np.array([True]))

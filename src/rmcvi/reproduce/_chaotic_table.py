@@ -197,7 +197,7 @@ def _table(rows: list[dict[str, Any]]) -> report.Table:
             ]
             for r in rows
         ],
-        "Root mean square errors with standard errors over sequences; medians of times taken in turn.",
+        "Root mean square errors, standard errors over sequences; medians of times taken in turn.",
     )
 
 

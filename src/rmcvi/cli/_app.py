@@ -6,18 +6,32 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import typer
+from typer.core import TyperGroup
 
 import rmcvi
 from rmcvi.data import DataError
 from rmcvi.estimator import CheckpointError
 
+FIRST = ("demo", "learn", "resume", "forecast", "smooth", "report", "inspect", "doctor", "simulate")
+"""Commands in the order in which a newcomer meets them; others follow."""
+
+
+class Commands(TyperGroup):
+    """Lists commands as `FIRST` does."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in order."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))
+
+
 app = typer.Typer(
+    cls=Commands,
     name="rmcvi",
-    help="Learn state-space models online: from a file, a pipe or a growing log.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

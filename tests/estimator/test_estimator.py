@@ -169,8 +169,11 @@ def test_impute_fills_gaps_and_keeps_what_was_seen() -> None:
     gap = abs(float(filled.mean[-1][1]) - row @ np.asarray(filtered.mean))
     assert gap < 5 * spread / np.sqrt(4000)
     assert filled.low[-1][1] < filled.mean[-1][1] < filled.high[-1][1]
-    with pytest.raises(ValueError, match="lag: got 99"):
-        learner.impute(state, 99)
+    kept = state.recursion.history.y.shape[0]
+    assert learner.impute(state, kept - 1).mean.shape == (kept, 3)
+    for lag in (kept, 99):
+        with pytest.raises(ValueError, match=f"lag: got {lag}"):
+            learner.impute(state, lag)
 
 
 @pytest.mark.parametrize("bad", [1e6, -1e30, np.inf, -np.inf])

@@ -55,16 +55,22 @@ def predict_next(
 
 def smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""] | None) -> Smoothed:
     """Fixed-lag smoothing from the history that the recursion keeps."""
-    if not hasattr(state.recursion, "history"):
-        raise ValueError("smooth: got a recursion without a history, expected RMCVI")
-    rows = state.recursion.history.y.shape[0]
     check_int("num", num)
-    if not 0 <= check_int("lag", lag, 0) <= min(rows, int(state.t) - 1):
-        raise ValueError(
-            f"lag: got {lag}, expected at most {min(rows, int(state.t) - 1)} (the learner keeps "
-            f"{rows} steps and has seen {int(state.t)} observations)"
-        )
+    _check_lag(state, lag, 0)
     return _smooth(learner, state, lag, num, key_or_default(key))
+
+
+def _check_lag(state: Any, lag: int, used: int) -> None:
+    """Raise unless the history reaches `lag` rows back, and `used` more."""
+    if not hasattr(state.recursion, "history"):
+        raise ValueError("lag: got a recursion without a history, expected RMCVI or NaturalRMCVI")
+    rows = state.recursion.history.y.shape[0]
+    most = min(rows - used, int(state.t) - 1)
+    if not 0 <= check_int("lag", lag, 0) <= most:
+        raise ValueError(
+            f"lag: got {lag}, expected at most {most} (the learner keeps {rows} steps and has seen "
+            f"{int(state.t)} observations)"
+        )
 
 
 @eqx.filter_jit
@@ -169,6 +175,7 @@ def impute(
 ) -> Imputed:
     """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
     check_real("level", level, 0.0, 1.0)
+    _check_lag(state, lag, 1)
     k1, k2 = jax.random.split(key_or_default(key))
     smoothed = smooth(learner, state, lag, num, k1)
     return _impute(learner, state, smoothed, level, k2)

@@ -1,5 +1,7 @@
 """Vector-space operations on pytrees: natural parameters, gradients, per-particle statistics."""
 
+import itertools
+import math
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +24,24 @@ def vdot(a: PyTree, b: PyTree) -> Array:
     """Inner product: a matrix product once vectorised over either side."""
     products = jax.tree.map(lambda v, w: jnp.dot(v.ravel(), w.ravel()), a, b)
     return jax.tree.reduce(jnp.add, products)
+
+
+def ravel(values: PyTree, lead: int = 0) -> Array:
+    """All leaves side by side behind their `lead` leading axes."""
+    flat = [v.reshape(*v.shape[:lead], -1) for v in jax.tree.leaves(values)]
+    return jnp.concatenate(flat, -1)
+
+
+def unravel(flat: Array, like: PyTree, lead: int = 0) -> PyTree:
+    """The inverse of `ravel`: leaves shaped like those of `like`, whose leading axes may differ."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = list(itertools.accumulate(math.prod(v.shape[lead:]) for v in leaves))
+    parts = jnp.split(flat, ends[:-1], -1)
+    shaped = [
+        part.reshape(*flat.shape[:-1], *v.shape[lead:])
+        for part, v in zip(parts, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, shaped)
 
 
 def where(condition: Array, a: PyTree, b: PyTree) -> PyTree:

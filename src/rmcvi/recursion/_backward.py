@@ -27,12 +27,9 @@ class Tilts(eqx.Module):
     statistics: PyTree
 
     def logits(self) -> Float[Array, "n m"]:
-        """<e_i, T(x_j)> for all pairs: matrix products, by vectorising the inner product."""
-
-        def row(x_i):
-            return jax.vmap(lambda s: tree.vdot(self.tilt(x_i), s))(self.statistics)
-
-        return jax.vmap(row)(self.x)
+        """<e_i, T(x_j)> for all pairs: one matrix product."""
+        tilts = jax.vmap(self.tilt)(self.x)
+        return tree.ravel(tilts, 1) @ tree.ravel(self.statistics, 1).T
 
 
 class AbstractBackward(eqx.Module):

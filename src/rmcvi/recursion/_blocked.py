@@ -37,7 +37,7 @@ class BlockedWeights(AbstractWeights):
 
         def one(cut):
             tilt, log_total, rows = cut
-            logits = jax.vmap(lambda e: jax.vmap(lambda s: tree.vdot(e, s))(self.statistics))(tilt)
+            logits = tree.ravel(tilt, 1) @ tree.ravel(self.statistics, 1).T
             return function(jnp.exp(logits - log_total[:, None]), *rows)
 
         return jax.lax.map(one, in_blocks((self.tilt, self.log_total, rows), self.block))

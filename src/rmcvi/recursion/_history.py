@@ -16,6 +16,8 @@ from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.families import AbstractFamily
 
+UNROLL = 8  # cell updates written out one after the other: they are too small for a loop
+
 
 class History(eqx.Module):
     """The last rows of (a_{s-1}, y_s, inputs_s), oldest first."""
@@ -82,7 +84,8 @@ def replay(
 
     past = jax.tree.map(lambda v: v[rows], (history.y, history.inputs))
     past = (*past, time >= 0)
-    before, _ = jax.lax.scan(update, base, jax.tree.map(lambda v: v[:-1], past))
+    earlier = jax.tree.map(lambda v: v[:-1], past)
+    before, _ = jax.lax.scan(update, base, earlier, unroll=UNROLL)
     newest = jax.tree.map(lambda v: v[-1, -2:], past)
     now, _ = update(jax.tree.map(lambda v: v[-2:], before), newest)
     return before, now

@@ -128,18 +128,18 @@ def _backward_means(
         coefficient = _coefficient(est, weights, f, f_bar, kernels.statistics, means)
         return weights, f_bar, entropies, coefficient
 
-    block = est.backward.block if isinstance(est.backward, FullWeights) else None
-    if block is None:
+    backward = est.backward
+    if not isinstance(backward, FullWeights) or backward.block is None:
         return means(x)
 
     def rows(x):
         weights, *told = means(x)
         return weights.ess(), told
 
-    ess, told = jax.lax.map(rows, in_blocks(x, block))
+    ess, told = jax.lax.map(rows, in_blocks(x, backward.block))
     told = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), told)
     tilts = Tilts(kernels.tilt, x, kernels.statistics)
-    return est.backward.compress(tilts, jnp.mean(ess)), *told
+    return backward.compress(tilts, jnp.mean(ess)), *told
 
 
 class Kernels(eqx.Module):

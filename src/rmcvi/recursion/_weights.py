@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.models import AbstractModel
 
@@ -103,12 +104,13 @@ class DenseWeights(AbstractWeights):
 
     def expect(self, f):
         """sum_j w_ij f_ij."""
+        if f.ndim == 2:
+            return jnp.sum(self.w * f, 1)
         return jnp.einsum("ij,ij...->i...", self.w, f)
 
     def pairs_average(self, f, v):
         """(W * f) v."""
-        weighted = self.w * f
-        return jax.tree.map(lambda leaf: jnp.tensordot(weighted, leaf, 1), v)
+        return tree.unravel((self.w * f) @ tree.ravel(v, 1), v, 1)
 
     def average(self, v):
         """W v."""

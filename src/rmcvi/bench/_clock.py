@@ -13,6 +13,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from rmcvi.bench._outcome import threads
+
 HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
@@ -27,6 +29,11 @@ class Timing(eqx.Module):
     high: float
     processor: float
     compile_seconds: float
+
+    @property
+    def cost(self) -> float:
+        """What ratios are made of: processor time where one thread works, else the clock's."""
+        return self.processor if threads() == 1 else self.seconds
 
     def told(self) -> dict[str, float]:
         """For a table and for JSON."""

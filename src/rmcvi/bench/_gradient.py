@@ -44,7 +44,7 @@ def gradient(quick: bool = False) -> Outcome:
     missed = jax.tree.map(jnp.subtract, first, full)
     difference = (squared_norm(missed) / squared_norm(full)) ** 0.5
     spread = _variance(windowed) / _variance(told("sampled", seeds))
-    speed = {n: timings[n].seconds / timings["windowed"].seconds for n in ("full", "sampled")}
+    speed = {n: timings[n].cost / timings["windowed"].cost for n in ("full", "sampled")}
     numbers = {
         "particles": num,
         "parameters": problem.parameters,

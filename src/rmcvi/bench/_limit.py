@@ -47,8 +47,8 @@ def _measure(problem: Problem, num: int, steps: int, rounds: int, hasty: bool) -
     programs = {"step": step, **_parts(num, recursion.window, problem.model.dim_state, hasty)}
     step.run()
     timings = take_turns(programs, rounds)
-    us = {name: 1e6 * timings[name].seconds for name in programs}
-    rate = 2.0 * SIZE**3 / timings["multiply"].seconds
+    us = {name: 1e6 * timings[name].cost for name in programs}
+    rate = 2.0 * SIZE**3 / timings["multiply"].cost
     network = 1e6 * _network_flops(problem, num, recursion) / rate
     pairs = us["exponential"] + us["products"] + us["sweep"]
     return {

@@ -30,10 +30,10 @@ def stream(quick: bool = False) -> Outcome:
         loops = _loops(learner(num, *((4, 2) if quick else (64, 16))), length)
         timings = take_turns(loops, 2 if quick else 7)
         for name, timing in timings.items():
-            rate = 1.0 / timing.seconds
+            rate = 1.0 / timing.cost
             rows.append({"particles": num, "loop": name, "per_second": rate, **timing.told()})
         for name in ("update", "run"):
-            numbers[f"{name}_over_scan_{num}"] = timings[name].seconds / timings["scan"].seconds
+            numbers[f"{name}_over_scan_{num}"] = timings[name].cost / timings["scan"].cost
     early, late, length = _long(quick)
     numbers |= {"length": length, "early": 1e6 * early, "late": 1e6 * late}
     numbers["late_over_early"] = late / early

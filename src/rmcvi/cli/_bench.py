@@ -37,8 +37,8 @@ def bench(
     """Measure speed: workloads whose programs take turns, warm, in one run.
 
     Times are medians with quartiles, in microseconds; compiling is reported apart. Ratios are the
-    result: another load changes times, and ratios less. The exit status is 0 even if a target is
-    missed, which the table says.
+    result; with one thread they are of processor times, which a busy machine changes least.
+    The exit status is 0 even if a target is missed, which the table says.
     """
     console = Console(highlight=False)
     if listed:

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array
 
 import rmcvi
@@ -36,6 +37,26 @@ def floors(
     back = fixed_lag_smoother(model, ys, key=key, lag=lag, num_particles=particles).mean
     cut = -lag if lag == 1 else None
     return error(now, xs), error(back[:cut], xs[:cut])
+
+
+def filter_and_smooth(model: Any, family: Any, recursion: Any, ys: Any) -> tuple[Any, Any]:
+    """Means of a whole sequence, nothing learned."""
+    frozen = rmcvi.OnlineEstimator(
+        model,
+        family,
+        recursion,
+        optax.sgd(0.0),
+        optax.sgd(0.0),
+        trainable=rmcvi.Trainable(model=False, family=False),
+        draws=0,
+    )
+    begin = frozen.init(jax.random.key(0))
+    _, means = rmcvi.scan(frozen, begin, ys, collect=_means)
+    return means, frozen.smooth_sequence(begin, ys, num=500).mean
+
+
+def _means(learner: Any, state: Any, info: Any) -> Any:
+    return learner.filter(state).mean
 
 
 def mean_and_error(values: Any) -> tuple[float, float]:

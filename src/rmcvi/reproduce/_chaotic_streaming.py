@@ -10,7 +10,14 @@ import optax
 
 import rmcvi
 from rmcvi import report
-from rmcvi.reproduce._chaotic import error, floors, mean_and_error, network, sequence
+from rmcvi.reproduce._chaotic import (
+    error,
+    filter_and_smooth,
+    floors,
+    mean_and_error,
+    network,
+    sequence,
+)
 from rmcvi.reproduce._experiment import (
     Arrays,
     Cell,
@@ -106,37 +113,18 @@ def _learn(
     )
     last = slice((blocks - 1) * size, (blocks - 1) * size + min(size, settings["held_length"]))
     training = floors(truth, xs[last], ys[last], settings["floor_particles"], LAG)
-    averaged = learner.model_at(state, averaged=True).parameters()
+    model = learner.model_at(state, averaged=True)
+    family, averaged = learner.family_at(state, averaged=True), model.parameters()
     errors, shown = [], {}
     for i in range(settings["held_out"]):
         xe, ye = held(i)
-        now, back = _filter_and_smooth(learner, state, ye)
+        now, back = filter_and_smooth(model, family, learner.recursion, ye)
         errors.append([error(now, xe), error(back, xe)])
         if i == 0:
             shown = {"x": xe[:SEEN, 0], "y": ye[:SEEN, 0], "smoothed": back[:SEEN, 0]}
     told = {"rho": averaged["rho"], "gamma": averaged["gamma"], "errors": np.array(errors)}
     blocked = {f"history_{name}": values for name, values in history.items()}
     return told | blocked | {"training_floor": np.array(training)} | shown
-
-
-def _filter_and_smooth(learner: rmcvi.OnlineEstimator, state: Any, ys: Any) -> tuple[Any, Any]:
-    """Means of a whole sequence, averaged parameters, nothing learned."""
-    frozen = rmcvi.OnlineEstimator(
-        learner.model_at(state, averaged=True),
-        learner.family_at(state, averaged=True),
-        learner.recursion,
-        optax.sgd(0.0),
-        optax.sgd(0.0),
-        trainable=rmcvi.Trainable(model=False, family=False),
-        draws=0,
-    )
-    begin = frozen.init(jax.random.key(0))
-    _, means = rmcvi.scan(frozen, begin, ys, collect=_means)
-    return means, frozen.smooth_sequence(begin, ys, num=500).mean
-
-
-def _means(learner: Any, state: Any, info: Any) -> Any:
-    return learner.filter(state).mean
 
 
 def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:

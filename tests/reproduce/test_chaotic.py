@@ -25,7 +25,7 @@ def test_table(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stream(tmp_path: Path) -> None:
-    told = reproduce("chaotic-streaming", tmp_path, quick=True, progress=Progress(True))
+    told = reproduce("chaotic-streaming", tmp_path, quick=True, progress=Progress(quiet=True))
     assert {"filter_over_floor", "smooth_over_floor", "parameter_error"} <= set(told)
     assert abs(told["filter_over_floor"]) < 0.25
     assert told["methods"]["natural"]["gamma"] > 1.6  # from 1.5 towards 2.5

@@ -51,7 +51,8 @@ def reproduce(
             seconds[cell] = float(kept.pop("cell_seconds"))
             found[cell] = kept
             progress.done()
-    conclusion = experiment.conclude(settings, found)
+    with report.style():
+        conclusion = experiment.conclude(settings, found)
     result = {
         "experiment": name,
         "quick": quick,

@@ -1,0 +1,38 @@
+"""Quick forms of the linear-Gaussian experiments: what must hold whatever the machine."""
+
+import json
+
+import numpy as np
+
+from rmcvi.reproduce import reproduce
+from rmcvi.reproduce._progress import Progress
+
+
+def quick(name, folder):
+    result = reproduce(name, folder, quick=True, progress=Progress(quiet=True))
+    assert json.loads((folder / "result.json").read_text())["experiment"] == name
+    assert (folder / "report.html").stat().st_size > 10_000
+    return result
+
+
+def test_streaming_learns_the_posterior(tmp_path):
+    found = quick("linear-gaussian-streaming", tmp_path)
+    assert (tmp_path / "training.png").exists()
+    assert np.isfinite(found["posterior"]["excess_rmse_percent"][-1][0])
+    gaps = [gap for gap, _ in found["posterior"]["gap_to_kalman"]]
+    assert gaps[-1] < 0.7 * gaps[0]
+    # The model is the true one: its ELBO is below the evidence, and rises towards it.
+    short = [value for value, _ in found["posterior"]["held_out_evidence_minus_exact_elbo"]]
+    assert min(short) > 0.0
+    assert short[-1] < short[0]
+
+
+def test_parameters_by_every_method(tmp_path):
+    found = quick("linear-gaussian-parameters", tmp_path)
+    rows = {row["method"]: row for row in found["rows"]}
+    exact = rows["exact recursive maximum likelihood"]
+    assert exact["mae_transition"][0] < found["start"]["mae_transition"]
+    assert len(rows) == 3
+    for row in rows.values():
+        assert row["microseconds"] > 0.0
+        assert 0.0 < row["mae_emission"][0] < 1.0

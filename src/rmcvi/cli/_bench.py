@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -64,8 +65,9 @@ def _list(console: Console) -> None:
 
 def _print(console: Console, outcome: Outcome) -> None:
     told = outcome.to_json()["machine"]
-    table = Table(title=outcome.title, title_justify="left")
+    table = Table(title=outcome.title, title_justify="left", box=SIMPLE_HEAD)
     columns = [c for c in outcome.rows[0] if any(r[c] is not None for r in outcome.rows)]
+    console.width = max(console.width, 13 * len(columns))
     for k, column in enumerate(columns):
         table.add_column(column.replace("_", " "), justify="left" if k == 0 else "right")
     for row in outcome.rows:

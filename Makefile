@@ -41,7 +41,7 @@ format: .venv/.dev
 
 # The theme's maker advertises a successor on every run; the variable silences it.
 docs: .venv/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
 clean:

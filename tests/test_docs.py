@@ -70,13 +70,31 @@ def points() -> list[str]:
 
 RUNNABLE = [
     page
-    for page in [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "README.md"]
+    for page in [*sorted((ROOT / "docs").glob("*/*.md")), ROOT / "README.md"]
     if PYTHON.search(page.read_text())
 ]
 
 
-def test_there_is_a_tutorial() -> None:
-    assert any("tutorials" in name(page) for page in RUNNABLE)
+def test_there_are_tutorials_and_guides() -> None:
+    folders = {page.parent.name for page in RUNNABLE}
+    assert {"tutorials", "guides"} <= folders
+
+
+def test_every_page_is_in_the_contents() -> None:
+    listed = set(re.findall(r"^\s+- ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    assert listed == {
+        str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")
+    }
+
+
+def test_every_public_room_has_a_page() -> None:
+    rooms = re.findall(
+        r"^from rmcvi import (\w+) as", (ROOT / "src" / "rmcvi" / "__init__.py").read_text(), re.M
+    )
+    assert rooms
+    for room in [*rooms, "estimator", "recursion"]:
+        page = ROOT / "docs" / "reference" / f"{room}.md"
+        assert f"\n::: rmcvi.{room}\n" in page.read_text()
 
 
 @pytest.mark.slow

@@ -8,12 +8,14 @@ from latex2mathml.converter import convert
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.S)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.S)
 TAG = re.compile(r"\\tag\{(\w+)\}")
+TIGHT = re.compile(r"\\(log|exp)\b(?=\s*(?:[a-z]|\\(?:bar|tfrac|frac|sigma|epsilon|omega)))")
 UNKNOWN = re.compile(r"<m\w+>(\\[a-zA-Z]+)<")
 
 
 def mathml(tex: str, display: str) -> str:
     """One formula, or an error that names the command which the converter does not know."""
-    drawn = convert(re.sub(r"\\arg\b", r"\\operatorname{arg}", tex.strip()), display=display)
+    known = re.sub(r"\\arg\b", r"\\operatorname{arg}", tex.strip())
+    drawn = convert(TIGHT.sub(r"\\\1\\,", known), display=display)
     unknown = UNKNOWN.search(drawn)
     if unknown is not None:
         raise ValueError(f"{tex}: got {unknown[1]}, expected a command that latex2mathml knows")
@@ -30,11 +32,10 @@ def display(match: re.Match[str]) -> str:
     tex = html.unescape(match[1])
     number = TAG.search(tex)
     drawn = mathml(TAG.sub("", tex), "block")
-    if number is None:
-        return f'<div class="equation">{drawn}</div>'
+    name, told = (f' id="{number[1]}"', f"({number[1]})") if number else ("", "")
     return (
-        f'<div class="equation" id="{number[1]}">{drawn}'
-        f'<span class="number">({number[1]})</span></div>'
+        f'<div class="equation"{name}><div class="drawn">{drawn}</div>'
+        f'<span class="number">{told}</span></div>'
     )
 
 

@@ -258,3 +258,21 @@ class SummedEmission(rmcvi.models.LinearGaussian):
     def emission_log_prob(self, x, y, inputs):
         """The sum, which cannot be masked."""
         return jnp.sum(super().emission_log_prob(x, y, inputs))
+
+
+def test_a_recursion_that_fits_q_itself_needs_no_settings() -> None:
+    """It returns no gradient for the family, which then stays as it is."""
+    model = rmcvi.models.ChaoticRNN(2)
+    learner = rmcvi.OnlineEstimator(
+        model,
+        rmcvi.families.PerStepFamily(model, key=jax.random.key(0), hidden=2),
+        rmcvi.PerStepRMCVI(5, num_steps=2),
+        optax.adam(1e-3),
+        optax.adam(1e-3),
+        draws=0,
+    )
+    state, _ = learner.update(learner.init(jax.random.key(1)), jnp.ones(2))
+    assert int(state.skipped) == 0
+    kept = eqx.filter(learner.family, eqx.is_inexact_array)
+    for new, old in zip(jax.tree.leaves(state.phi), jax.tree.leaves(kept), strict=True):
+        np.testing.assert_array_equal(new, old)

@@ -7,6 +7,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from rmcvi._contract import Info, Result
+from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.estimator._records import LearnerState
 from rmcvi.families import AbstractFamily
@@ -32,7 +33,10 @@ def learn(
         theta_ascent, theta, theta_ok = on_model.step(
             now.theta_ascent, now.theta, grads.model, factor
         )
-        phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, grads.family, factor)
+        # A recursion that fits q_t itself returns no gradient for the family.
+        fitted = not tree.has_arrays(grads.family)
+        up = tree.zeros(now.phi) if fitted else grads.family
+        phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, up, factor)
         now = eqx.tree_at(
             lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion),
             now,

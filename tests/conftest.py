@@ -11,8 +11,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 
 import jax
 import pytest
@@ -24,6 +26,20 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Before the first import of rmcvi, and for good: modules may be imported late, inside a test.
 install_import_hook("rmcvi", "beartype.beartype")
+
+MAPPINGS = 20_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_mappings() -> Iterator[None]:
+    """Forget compiled programs now and then: XLA crashes when memory mappings are used up, of
+    which each program holds many and a process may have 65 530 on Linux.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAPPINGS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs clean
+.PHONY: help demo test test-long lint format docs clean
 
 BIN := .venv/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt
@@ -28,6 +28,9 @@ demo: .venv/.app
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test-long: .venv/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m long
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

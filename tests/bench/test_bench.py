@@ -47,6 +47,7 @@ def check(told: dict[str, Any], name: str) -> None:
     assert all(time is None or (math.isfinite(time) and time > 0.0) for time in times)
 
 
+@pytest.mark.long
 def test_gradient_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """The table on the terminal, the numbers in the file; the window hardly truncates."""
     file = tmp_path / "gradient.json"
@@ -59,6 +60,7 @@ def test_gradient_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) 
     assert "windowed" in shown and "20 times faster" in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["limit", "fleet"])
 def test_quick_forms(name: str) -> None:
     """Keys, rows and targets."""

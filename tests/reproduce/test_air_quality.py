@@ -25,10 +25,9 @@ def made_up(rows: int = 900) -> AirQuality:
     return AirQuality(time, y, tuple(f"c{i}" for i in range(8)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_made_up_year(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(_air_quality, "air_quality", made_up)
-    monkeypatch.setattr(_air_quality, "METHODS", ("rmcvi", "lstm", "persistence"))
     small = {"rows": 900, "placements": 2, "lengths": [6]}
     told = run("air-quality", tmp_path, quick=True, overrides=small, progress=Progress(quiet=True))
     assert set(told["rmse"]) == set(_air_quality.METHODS)

@@ -10,7 +10,7 @@ from rmcvi.reproduce._chaotic_table import equal_accuracy
 from rmcvi.reproduce._progress import Progress
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_table(tmp_path: Path) -> None:
     small = {"length": 30, "timed": 5, "rounds": 2, "floor_particles": 1000}
     told = reproduce(

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from rmcvi.reproduce import reproduce
 from rmcvi.reproduce._progress import Progress
@@ -15,6 +16,7 @@ def quick(name, folder):
     return result
 
 
+@pytest.mark.long
 def test_streaming_learns_the_posterior(tmp_path):
     found = quick("linear-gaussian-streaming", tmp_path)
     assert (tmp_path / "training.png").exists()
@@ -27,6 +29,7 @@ def test_streaming_learns_the_posterior(tmp_path):
     assert short[-1] < short[0]
 
 
+@pytest.mark.long
 def test_parameters_by_every_method(tmp_path):
     found = quick("linear-gaussian-parameters", tmp_path)
     rows = {row["method"]: row for row in found["rows"]}

@@ -6,7 +6,7 @@ busy for all of them alike. Programs are compiled and warmed up before the clock
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -87,6 +87,7 @@ def compiled(function: Callable[..., PyTree], state: PyTree, *constants: Any, ha
     return program.lower(state, *constants).compile()
 
 
+@runtime_checkable
 class Turn(Protocol):
     """Something that can be timed."""
 

@@ -124,7 +124,8 @@ def _learn(
             shown = {"x": xe[:SEEN, 0], "y": ye[:SEEN, 0], "smoothed": back[:SEEN, 0]}
     told = {"rho": averaged["rho"], "gamma": averaged["gamma"], "errors": np.array(errors)}
     blocked = {f"history_{name}": values for name, values in history.items()}
-    return told | blocked | {"training_floor": np.array(training)} | shown
+    found = told | blocked | {"training_floor": np.array(training)} | shown
+    return {name: np.asarray(value) for name, value in found.items()}
 
 
 def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:

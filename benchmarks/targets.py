@@ -23,17 +23,16 @@ import optax
 
 import rmcvi
 from rmcvi.baselines import fixed_lag_smoother, kalman_smoother, particle_filter
-from rmcvi.diagnostics import interval_coverage, stepwise_rmse
+from rmcvi.diagnostics import interval_coverage
+from rmcvi.reproduce._chaotic import error, filter_and_smooth
+
+SHORT = rmcvi.RMCVI(2, window=2, bptt=1)
+"""For a family that knows its means without particles."""
 
 
 def say(what: str, measured: str, target: str, met: bool) -> None:
     """One line of the verdict."""
     print(f"{'met   ' if met else 'MISSED'}  {what}: {measured} (target: {target})", flush=True)
-
-
-def error(estimate: Any, truth: Any) -> float:
-    """Mean over time of the root mean square over coordinates."""
-    return float(stepwise_rmse(estimate - truth))
 
 
 def chaotic_learner(
@@ -101,7 +100,7 @@ def chaotic(
     ratios = []
     for seed in range(777, 777 + held_out):
         xe, ye = rmcvi.simulate(truth, jax.random.key(seed), 2000)
-        ours = _filter_and_smooth(model, family, ye, None if amortised else learner.recursion)
+        ours = filter_and_smooth(model, family, SHORT if amortised else learner.recursion, ye)
         key, options = jax.random.key(seed + 1), {"num_particles": floor_particles}
         floor = particle_filter(truth, ye, key=key, **options).mean
         back = fixed_lag_smoother(truth, ye, key=key, lag=8, **options).mean
@@ -114,21 +113,6 @@ def chaotic(
     over = np.mean(ratios, 0)
     say("filtering above the particle floor", f"{over[0]:.2%}", "4 %", over[0] <= 0.04)
     say("smoothing above the particle floor", f"{over[1]:.2%}", "6 %", over[1] <= 0.06)
-
-
-def _filter_and_smooth(model: Any, family: Any, ys: Any, recursion: Any = None) -> tuple[Any, Any]:
-    """Means of a whole sequence for fixed parameters; the family knows them without particles."""
-    frozen = rmcvi.OnlineEstimator(
-        model,
-        family,
-        recursion or rmcvi.RMCVI(2, window=2, bptt=1),
-        optax.sgd(0.0),
-        optax.sgd(0.0),
-        trainable=rmcvi.Trainable(model=False, family=False),
-    )
-    state = frozen.init(jax.random.key(0))
-    _, means = rmcvi.scan(frozen, state, ys, collect=lambda n, s, _: n.filter(s).mean)
-    return means, frozen.smooth_sequence(state, ys, num=500).mean
 
 
 def linear(length: int = 20_000) -> None:
@@ -153,11 +137,11 @@ def linear(length: int = 20_000) -> None:
     state, _ = rmcvi.scan(learner, learner.init(jax.random.key(3)), ys, collect=lambda *_: None)
     xe, ye = rmcvi.simulate(model, jax.random.key(4), 2000)
     exact = kalman_smoother(model, ye)
-    _, smoothed = _filter_and_smooth(model, learner.family_at(state, averaged=True), ye)
+    _, smoothed = filter_and_smooth(model, learner.family_at(state, averaged=True), SHORT, ye)
     ours, best = error(smoothed, xe), error(exact.mean, xe)
     what = f"{ours:.5f} against Kalman {best:.5f}, {ours / best - 1:.2%} above"
     say("RMSE of smoothed means", what, "1 %", ours / best - 1 <= 0.01)
-    _, untrained = _filter_and_smooth(model, learner.family, ye)
+    _, untrained = filter_and_smooth(model, learner.family, SHORT, ye)
     print(f"  before learning: {error(untrained, xe):.5f}, raw observations {error(ye, xe):.5f}")
 
 
@@ -206,11 +190,15 @@ def million(length: int = 1_000_000, chunk: int = 20_000) -> None:
         draws=20,
     )
     state, times, sizes = learner.init(jax.random.key(2)), [], []
-    total, exact = 0.0, 0.0
+    exact = 0.0
+
+    def increment(learner, state, info):  # one function, hence one compilation
+        return info.increment
+
     for b in range(length // chunk):
         _, ys = rmcvi.simulate(truth, jax.random.fold_in(jax.random.key(3), b), chunk)
         begun = time.perf_counter()
-        state, steps = rmcvi.scan(learner, state, ys, collect=lambda n, s, i: i.increment)
+        state, steps = rmcvi.scan(learner, state, ys, collect=increment)
         exact += float(np.sum(np.asarray(steps, np.float64)))
         times.append((time.perf_counter() - begun) / chunk)
         gc.collect()
@@ -218,7 +206,7 @@ def million(length: int = 1_000_000, chunk: int = 20_000) -> None:
     total = float(state.recursion.offset.value + state.recursion.entropy)
     early, late = np.median(times[1:6]), np.median(times[-5:])
     what = f"{1e6 * early:.0f} us early, {1e6 * late:.0f} us late"
-    say("time per step over 1e6 updates", what, "constant", late < 1.3 * early)
+    say("time per step over 1e6 updates", what, "constant", bool(late < 1.3 * early))
     grown = sizes[-1] - sizes[5]
     say("peak memory after the first chunks", f"grew by {grown:.1f} MB", "constant", grown < 5.0)
     drift = abs(total / exact - 1)
@@ -227,7 +215,7 @@ def million(length: int = 1_000_000, chunk: int = 20_000) -> None:
 
 def main() -> None:
     """Run one target."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="The learner's targets.")
     parser.add_argument("target", choices=["chaotic", "linear", "coverage", "million"])
     parser.add_argument("--quick", action="store_true", help="a tenth of the observations")
     parser.add_argument("--particles", type=int, default=50, help="for chaotic (default 50)")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi._core.checks import check_array
 from rmcvi._core.inputs import Inputs
@@ -66,6 +66,29 @@ class Info(eqx.Module):
     """Running smoothed expectation of the additive functional, None if there is none."""
     result: Int[Array, ""]
     """A `Result` code."""
+
+    @classmethod
+    def plain(
+        cls,
+        elbo: Float[Array, ""],
+        increment: Float[Array, ""],
+        sound: Bool[Array, ""],
+        ess: Float[Array, ""] | None = None,
+        functional: PyTree = None,
+    ) -> "Info":
+        """That of a recursion without a window; an `ess` below 2 is a collapse."""
+        ess = jnp.full_like(elbo, jnp.nan) if ess is None else ess
+        result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), int(Result.SUCCESS))
+        return cls(
+            elbo=elbo,
+            increment=increment,
+            ess=ess,
+            contraction=jnp.full_like(elbo, jnp.nan),
+            mass=jnp.zeros(0, elbo.dtype),
+            mass_beyond=jnp.zeros_like(elbo),
+            functional=functional,
+            result=jnp.where(sound, result, int(Result.NON_FINITE)),
+        )
 
 
 class Step(NamedTuple):

@@ -15,12 +15,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, Key
 
-from rmcvi._contract import AbstractRecursion, Filtered, Gradients, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi._core.inputs import Inputs
-from rmcvi.baselines._info import plain_info
 from rmcvi.baselines._kalman import Law, filter_step, initial_law
 from rmcvi.families._kalman import check_kalman
 from rmcvi.models import LinearGaussian
@@ -135,7 +134,7 @@ def _step(
     return Step(
         KalmanState(state.t + 1, law, tangents, evidence),
         Gradients(unravel(gradient), phi),
-        plain_info(evidence.value, increment, sound),
+        Info.plain(evidence.value, increment, sound),
     )
 
 

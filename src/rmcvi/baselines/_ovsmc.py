@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Gradients, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_real
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi._core.inputs import Inputs
 from rmcvi.baselines._cloud import Cloud, effective_size, normalised, resample, systematic
-from rmcvi.baselines._info import plain_info
 from rmcvi.baselines._proposal_network import ProposalNetwork
 from rmcvi.models import AbstractGaussianModel, check_densities
 
@@ -104,7 +103,7 @@ class OVSMC(AbstractRecursion):
         return Step(
             OVSMCState(state.t + 1, cloud, evidence),
             Gradients(*grads),
-            plain_info(evidence.value, increment, sound, ess),
+            Info.plain(evidence.value, increment, sound, ess),
         )
 
     def filtered(self, state, model, family):

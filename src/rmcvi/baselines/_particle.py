@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Gradients, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option, check_real
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi._core.inputs import Inputs
 from rmcvi.baselines._cloud import Cloud, effective_size, normalised, resample
-from rmcvi.baselines._info import plain_info
 from rmcvi.baselines._paris import AbstractLinking, Paris
 from rmcvi.baselines._particle_score import move_functional, move_score
 from rmcvi.baselines._proposals import PROPOSALS, check_proposal, propose
@@ -137,7 +136,7 @@ class ParticleRecursion(AbstractRecursion):
         value = jax.tree.map(lambda s: s.value, total, is_leaf=_is_sum)
         ess = effective_size(moved.cloud.log_weight)
         phi = tree.zeros(eqx.filter(family, trainable.family))
-        info = plain_info(evidence.value, moved.increment, sound, ess, value)
+        info = Info.plain(evidence.value, moved.increment, sound, ess, value)
         return Step(new, Gradients(grads, phi), info)
 
     def filtered(self, state, model, family):

@@ -21,13 +21,12 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Filtered, Gradients, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi._core.inputs import Inputs
 from rmcvi.baselines._free_backward import Anchor, FreeBackward, normal_log_prob
-from rmcvi.baselines._info import plain_info
 from rmcvi.baselines._kernel_ridge import KernelRidge
 from rmcvi.baselines._regression_network import NetworkRegressor
 from rmcvi.baselines._regressor import AbstractRegressor
@@ -144,7 +143,7 @@ class FunctionRegression(AbstractRecursion):
         new = tree.where(sound, new, keep)
         elbo, score_mean = tree.where(sound, (elbo, score_mean), (before, 0.0 * flat))
         nothing = eqx.filter(family, False)
-        info = plain_info(elbo, elbo - before, sound, jnp.asarray(float(self.num_points)))
+        info = Info.plain(elbo, elbo - before, sound, jnp.asarray(float(self.num_points)))
         return Step(new, Gradients(unravel(score_mean), nothing), info)
 
     def filtered(self, state, model, family):

@@ -34,7 +34,8 @@ def scan(
 ) -> tuple[PyTree, PyTree]:
     """All rows of `ys` in one compiled loop.
 
-    `collect(learner, state, info)` picks what is stacked over time (default: `info`).
+    `collect(learner, state, info)` picks what is stacked over time (default: `info`). A new
+    function means a new compilation: define it once, outside of any loop.
     """
     ys = jnp.asarray(ys, float)
     check_array("ys", ys, (None, learner.dim_obs))

@@ -19,14 +19,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi._contract import (
     AbstractRecursion,
     Filtered,
     Gradients,
     Info,
-    Result,
     Step,
     Trainable,
 )
@@ -61,6 +60,34 @@ class NaturalState(eqx.Module):
     entropy: Float[Array, ""]
     history: History
     smoothed: Float[Array, "dx"]
+
+
+class Fitted(eqx.Module):
+    """q_t as fitted, its particles, and what is known at them."""
+
+    mean: Float[Array, "dx"]
+    scale: Float[Array, "dx"]
+    x: Float[Array, "n dx"]
+    values: Float[Array, "n"]
+    """h_t, up to the running offset."""
+    log_q: Float[Array, "n"]
+    weights: Float[Array, "n m"]
+    conditional: Float[Array, "n dx"]
+    """E[x_{t-1}] given each particle."""
+    kernel: Kernel
+    inner: Float[Array, "m dx"]
+
+    def __init__(self, mean: Array, scale: Array, x: Array, h: Any, kernel: Kernel, inner: Array):
+        self.mean, self.scale, self.x = mean, scale, x
+        self.values, self.log_q = h(x), log_normal(x, mean, scale)
+        self.weights = jax.vmap(kernel.weights)(x)
+        self.conditional = jax.vmap(kernel.conditional)(x)
+        self.kernel, self.inner = kernel, inner
+
+    @property
+    def level(self) -> Float[Array, ""]:
+        """What must be added to the running offset of h."""
+        return jnp.mean(self.values)
 
 
 class NaturalRMCVI(AbstractRecursion):
@@ -147,73 +174,44 @@ class NaturalRMCVI(AbstractRecursion):
             back, x_prev = kernel.terms(x, inner)
             return jnp.where(first, 0.0, back) + log_joint(model, x, x_prev)
 
+        def slope(x, x_prev):
+            return jax.grad(lambda v: log_joint(eqx.combine(v, rest), x, x_prev))(theta)
+
         prior = predict(model, state.carry, inputs)
         unit = jnp.sqrt(jnp.diagonal(prior.covariance))
         mean, scale = natural_ascent(h, prior.mean, unit, noise, self.num_steps, self.rate)
-        x = spread(noise, mean, scale)
-        values = jax.vmap(h)(x)
-        level, entropy = jnp.mean(values), -jnp.mean(log_normal(x, mean, scale))
+        fitted = Fitted(mean, scale, spread(noise, mean, scale), jax.vmap(h), kernel, inner)
+        tangents, gradient = self._tangents(state, fitted, slope, first)
+        new, sound = _move(state, fitted, family, tangents, gradient, y, inputs)
+        gradient = tree.where(sound, gradient, tree.zeros(gradient))
+        ess = jnp.mean(1.0 / jnp.sum(fitted.weights**2, 1))
+        info = Info.plain(
+            new.offset.value + new.entropy,
+            jnp.where(sound, fitted.level, 0.0) + new.entropy - state.entropy,
+            sound,
+            jnp.where(first, float(self.num_particles), ess),
+        )
+        return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
 
-        conditional = jax.vmap(kernel.conditional)(x)
-        weights = jax.vmap(kernel.weights)(x)
-
-        def tangent(x, mean):
-            x_prev = spread(inner, mean, kernel.scale)
-            return jax.grad(lambda v: log_joint(eqx.combine(v, rest), x, x_prev))(theta)
-
+    def _tangents(
+        self, state: NaturalState, fitted: "Fitted", slope: Any, first: Bool[Array, ""]
+    ) -> tuple[PyTree, PyTree]:
+        """V at the particles (N4), centred, and the gradient."""
+        kernel = fitted.kernel
         if self.corrected:
-            back = kernel.corrected(x)
-            now = jax.nn.softmax(values - log_normal(x, mean, scale))
+            back, now = kernel.corrected(fitted.x), jax.nn.softmax(fitted.values - fitted.log_q)
         else:
-            back, now = weights, jnp.full(self.num_particles, 1.0 / self.num_particles)
-        error = weights @ state.cloud.x - conditional
+            now = jnp.full(self.num_particles, 1.0 / self.num_particles)
+            back = fitted.weights
+        error = fitted.weights @ state.cloud.x - fitted.conditional
         carried = jax.tree.map(
             lambda v: adjusted_average(back, v, state.cloud.x, error), state.tangents
         )
         carried = tree.where(first, tree.zeros(carried), carried)
-        tangents = tree.add(carried, jax.vmap(tangent)(x, conditional))
-        gradient = jax.tree.map(lambda v: jnp.tensordot(now, v, 1), tangents)
-        tangents = jax.tree.map(lambda v, g: v - g[None], tangents, gradient)
-
-        sound = jnp.isfinite(level) & tree.all_finite((values, mean, scale, gradient, tangents))
-        carry = Moments(mean, jnp.diag(scale**2), jnp.zeros(()))
-        cloud = Cloud(
-            x, values - level, family.marginal(carry), jnp.mean(x, 0), state.cloud.terminal
-        )
-        history = state.history.push(state.carry, y, inputs)
-        moved = NaturalState(
-            t=state.t + 1,
-            carry=carry,
-            cloud=cloud,
-            tangents=tangents,
-            offset=state.offset.add(level),
-            entropy=entropy,
-            history=history,
-            smoothed=jnp.mean(conditional, 0),
-        )
-        stood = eqx.tree_at(
-            lambda s: (s.t, s.history), state, (state.t + 1, history.forget_last(~sound))
-        )
-        new = tree.where(sound, moved, stood)
-        gradient = tree.where(sound, gradient, tree.zeros(gradient))
-        ess = jnp.where(first, float(self.num_particles), jnp.mean(1.0 / jnp.sum(weights**2, 1)))
-        nothing = eqx.filter(family, False)
-        increment = jnp.where(sound, level, 0.0) + new.entropy - state.entropy
-        info = Info(
-            elbo=new.offset.value + new.entropy,
-            increment=increment,
-            ess=ess,
-            contraction=jnp.asarray(jnp.nan),
-            mass=jnp.zeros(0),
-            mass_beyond=jnp.zeros(()),
-            functional=None,
-            result=jnp.where(
-                sound,
-                jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), int(Result.SUCCESS)),
-                int(Result.NON_FINITE),
-            ),
-        )
-        return Step(new, Gradients(gradient, nothing), info)
+        x_prev = jax.vmap(lambda m: spread(fitted.inner, m, kernel.scale))(fitted.conditional)
+        total = tree.add(carried, jax.vmap(slope)(fitted.x, x_prev))
+        gradient = jax.tree.map(lambda v: jnp.tensordot(now, v, 1), total)
+        return jax.tree.map(lambda v, g: v - g[None], total, gradient), gradient
 
     def filtered(self, state, model, family):
         """Moments of q_t."""
@@ -241,3 +239,34 @@ class NaturalRMCVI(AbstractRecursion):
 
         start = self.init(model, family, nothing)
         return jax.lax.scan(step, start, (ys, inputs, jax.random.split(key, len(ys))))[1]
+
+
+def _move(
+    state: NaturalState,
+    fitted: Fitted,
+    family: LinearGaussianFamily,
+    tangents: PyTree,
+    gradient: PyTree,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+) -> tuple[NaturalState, Bool[Array, ""]]:
+    """The next state, which stands still if anything is not finite, and whether all is."""
+    numbers = (fitted.values, fitted.mean, fitted.scale, gradient, tangents)
+    sound = tree.all_finite(numbers)
+    carry = Moments(fitted.mean, jnp.diag(fitted.scale**2), jnp.zeros(()))
+    centred, origin = fitted.values - fitted.level, jnp.mean(fitted.x, 0)
+    history = state.history.push(state.carry, y, inputs)
+    moved = NaturalState(
+        t=state.t + 1,
+        carry=carry,
+        cloud=Cloud(fitted.x, centred, family.marginal(carry), origin, state.cloud.terminal),
+        tangents=tangents,
+        offset=state.offset.add(fitted.level),
+        entropy=-jnp.mean(fitted.log_q),
+        history=history,
+        smoothed=jnp.mean(fitted.conditional, 0),
+    )
+    stood = eqx.tree_at(
+        lambda s: (s.t, s.history), state, (state.t + 1, history.forget_last(~sound))
+    )
+    return tree.where(sound, moved, stood), sound

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi._contract import AbstractRecursion, Filtered, Info, Result, Step, Trainable
+from rmcvi._contract import AbstractRecursion, Filtered, Info, Step, Trainable
 from rmcvi._core import tree
 from rmcvi._core.checks import check_array, check_instance, check_int, check_option
 from rmcvi._core.compensated import CompensatedSum
@@ -137,17 +137,7 @@ class PerStepRMCVI(AbstractRecursion):
         new = PerStepState(state.t + 1, phi, value.cloud, offset, value.entropy, tangents, smoothed)
         increment = value.level + value.entropy - state.entropy
         ess = jnp.where(first, float(self.num_particles), value.slot.weights.ess())
-        result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), int(Result.SUCCESS))
-        info = Info(
-            elbo=offset.value + value.entropy,
-            increment=increment,
-            ess=ess,
-            contraction=jnp.asarray(jnp.nan),
-            mass=jnp.zeros(0),
-            mass_beyond=jnp.zeros(()),
-            functional=None,
-            result=jnp.where(jnp.isfinite(increment), result, int(Result.NON_FINITE)),
-        )
+        info = Info.plain(offset.value + value.entropy, increment, jnp.isfinite(increment), ess)
         return Step(new, grads, info)
 
     def filtered(self, state, model, family):

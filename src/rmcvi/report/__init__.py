@@ -4,6 +4,7 @@ from rmcvi.report._figure import LOOKS as LOOKS
 from rmcvi.report._figure import Look as Look
 from rmcvi.report._figure import band as band
 from rmcvi.report._figure import figure as figure
+from rmcvi.report._figure import legend as legend
 from rmcvi.report._figure import look as look
 from rmcvi.report._figure import save as save
 from rmcvi.report._figure import style as style

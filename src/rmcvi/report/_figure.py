@@ -102,6 +102,12 @@ def figure(
     return made, made.subplots(rows, columns, squeeze=False, **more)
 
 
+def legend(made: Figure, axes: Any, columns: int | None = None) -> None:
+    """One legend for the whole figure, under it, with the lines of `axes`."""
+    handles, words = axes.get_legend_handles_labels()
+    made.legend(handles, words, loc="outside lower center", ncols=columns or len(words))
+
+
 def band(axes: Any, x: Any, low: Any, high: Any, method: str) -> None:
     """Uncertainty of a method's line, in its colour."""
     colour = look(method)["color"]

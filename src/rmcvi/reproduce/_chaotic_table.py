@@ -224,8 +224,7 @@ def _frontier(rows: list[dict[str, Any]]) -> Drawing:
         axis.axhline(0.0, **report.look("floor"))
         axis.set(title=title, xscale="log", xlabel="time per observation (ms)")
     axes[0, 0].set_ylabel("error above the floor (%)")
-    handles, words = axes[0, 1].get_legend_handles_labels()
-    made.legend(handles, words, loc="outside lower center", ncols=len(words))
+    report.legend(made, axes[0, 1])
     caption = "Cost against accuracy, parameters known; bars are standard errors over sequences."
     return Drawing("frontier", made, "Scatter of error above the floor against time", caption)
 

@@ -243,8 +243,7 @@ def _forgetting(found: Mapping[str, Arrays]) -> Drawing:
     for axis, title in zip(axes[0], ("h", "u (family)", "v (model)", "carry a"), strict=True):
         axis.set(title=title, yscale="log", ylim=(1e-8, 20), xlabel="steps after the start")
     axes[0, 0].set_ylabel("difference, relative to the start")
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    made.legend(handles, names, loc="outside lower center", ncols=4)
+    report.legend(made, axes[0, 0], columns=4)
     caption = "Differences between two starts, same particles and data; below 1e-7 it is rounding."
     return Drawing("forgetting", made, "Differences between two starts over time", caption)
 

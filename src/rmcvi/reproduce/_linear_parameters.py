@@ -209,8 +209,7 @@ def _curves(rows: list[dict[str, Any]]) -> Drawing:
         axis.set(xscale="log", ylim=(0, None))
     axes[1, 0].set_xlabel("observations")
     axes[1, 1].set_xlabel("compute (s of one core)")
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    made.legend(handles, names, loc="outside lower center", ncols=2)
+    report.legend(made, axes[0, 0], columns=2)
     caption = "Bands are standard errors over seeds; the same step sizes for every method."
     return Drawing("errors", made, "Errors of F and G against observations and compute", caption)
 

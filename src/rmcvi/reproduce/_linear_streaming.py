@@ -183,8 +183,7 @@ def _training(kept: Mapping[str, list[dict[str, np.ndarray]]], marks: list[int])
     axes[0, 1].set(xlim=(0, 2 * marks[-1]), ylim=(0, None))
     axes[0, 1].set_xscale("symlog", linthresh=marks[1])
     axes[0, 1].set_title("Distance of means from Kalman's")
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    made.legend(handles, names, loc="outside lower center", ncols=3)
+    report.legend(made, axes[0, 0], columns=3)
     caption = "One line per stream; dotted vertical lines mark the checkpoints."
     return Drawing("training", made, "ELBO per observation and distance from Kalman", caption)
 
@@ -207,8 +206,7 @@ def _states(kept: Mapping[str, list[dict[str, np.ndarray]]], marks: list[int]) -
         row[0].set_ylabel(f"state, first coordinate\n({MODES[mode]})", fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel("time step")
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    made.legend(handles, names, loc="outside lower center", ncols=3)
+    report.legend(made, axes[0, 0], columns=3)
     caption = "Posterior means of a sequence that was never learned from, first coordinate."
     return Drawing("held-out", made, "Posterior means at checkpoints", caption)
 

@@ -6,6 +6,7 @@
     python benchmarks/targets.py linear
     python benchmarks/targets.py coverage
     python benchmarks/targets.py million
+    python benchmarks/targets.py stability            (5 and 20 particles; steps that are too long)
 
 Each prints what was asked for and what was measured; nothing is hidden when a target is missed.
 """
@@ -20,12 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.scipy.stats import norm
 
 import rmcvi
 from rmcvi.baselines import fixed_lag_smoother, kalman_smoother, particle_filter
 from rmcvi.diagnostics import interval_coverage
 from rmcvi.reproduce._chaotic import error, filter_and_smooth
 
+TARGETS = ["chaotic", "linear", "coverage", "million", "stability"]
 SHORT = rmcvi.RMCVI(2, window=2, bptt=1)
 """For a family that knows its means without particles."""
 
@@ -213,10 +216,70 @@ def million(length: int = 1_000_000, chunk: int = 20_000) -> None:
     say("running ELBO, float32", f"off by {drift:.1e} (relative)", "1e-5", drift < 1e-5)
 
 
+def stability(length: int = 3_000, seeds: int = 3) -> None:
+    """Few particles on every model of the zoo; then steps that are too long, damped or not."""
+    key = jax.random.key
+    network = rmcvi.models.NeuralGaussian(2, 2, width=8, key=key(0))
+    pairs = {
+        "linear": (
+            rmcvi.models.LinearGaussian.preset("campbell", 3, key(0)),
+            rmcvi.models.LinearGaussian(0.5 * jnp.ones(3), jnp.ones(3), 0.2, 0.4),
+        ),
+        "chaotic": (
+            rmcvi.models.ChaoticRNN(dim=5),
+            rmcvi.models.ChaoticRNN(dim=5, rho=0.05, gamma=1.5),
+        ),
+        "volatility": (
+            rmcvi.models.StochasticVolatility(2),
+            rmcvi.models.StochasticVolatility(2, persistence=0.7, noise=0.5),
+        ),
+        "neural": (network, rmcvi.models.NeuralGaussian(2, 2, width=8, key=key(1))),
+    }
+    for name, (truth, start) in pairs.items():
+        for particles in (5, 20):
+            gaps = [_above_naive(truth, start, particles, 3e-3, length, s) for s in range(seeds)]
+            text = ", ".join(f"{gap:+.3f}" for gap in gaps)
+            what = f"{name}, N = {particles}: nats above a moment-matched Gaussian, by seed"
+            say(what, text, "finite, not below", bool(np.all(np.array(gaps) > -0.05)))
+    for name, (truth, start) in pairs.items():
+        rows = {}
+        for damp in (False, True):
+            options = {"health": rmcvi.Health(damp=damp)}
+            rows[damp] = [
+                _above_naive(truth, start, 20, 0.3, length, s, **options) for s in range(seeds)
+            ]
+        plain, damped = (", ".join(f"{gap:+.2f}" for gap in rows[damp]) for damp in (False, True))
+        better = bool(np.nanmean(rows[True]) > np.nanmean(rows[False]))
+        say(f"{name}, Adam .3, damped", f"{damped}; undamped {plain}", "better damped", better)
+
+
+def _above_naive(
+    truth: Any, start: Any, particles: int, rate: float, length: int, seed: int, **options: Any
+) -> float:
+    """Mean log score of the last third above that of the observations' own Gaussian."""
+    learner = rmcvi.OnlineEstimator(
+        start,
+        rmcvi.families.InnovationFamily(start, hidden=16, key=jax.random.key(1)),
+        rmcvi.RMCVI(particles, window=8, bptt=2),
+        optax.adam(rate),
+        optax.adam(rate),
+        **options,
+    )
+    _, ys = rmcvi.simulate(truth, jax.random.key(10 + seed), length)
+    _, scores = rmcvi.scan(learner, learner.init(jax.random.key(20 + seed)), ys, collect=_score)
+    naive = norm.logpdf(ys, jnp.mean(ys, 0), jnp.std(ys, 0)).sum(1)
+    last = slice(2 * length // 3, None)
+    return float(jnp.mean(scores[last] - naive[last]))
+
+
+def _score(learner: Any, state: Any, info: Any) -> Any:
+    return info.prediction.log_score
+
+
 def main() -> None:
     """Run one target."""
     parser = argparse.ArgumentParser(description="The learner's targets.")
-    parser.add_argument("target", choices=["chaotic", "linear", "coverage", "million"])
+    parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--quick", action="store_true", help="a tenth of the observations")
     parser.add_argument("--particles", type=int, default=50, help="for chaotic (default 50)")
     parser.add_argument("--weights", type=int, default=2, help="seed of the network (default 2)")
@@ -229,8 +292,10 @@ def main() -> None:
         linear(20_000 // shrink)
     elif options.target == "coverage":
         coverage(20_000 // shrink)
-    else:
+    elif options.target == "million":
         million(1_000_000 // shrink)
+    else:
+        stability(3_000 // shrink)
 
 
 if __name__ == "__main__":

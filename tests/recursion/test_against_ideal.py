@@ -69,7 +69,7 @@ def exact() -> tuple[np.ndarray, float]:
 def estimates(num: int, gradient: str) -> Estimates:
     """Independent runs of the recursion with a window and a depth that cover the stream."""
     model, family = misspecified()
-    recursion = RMCVI(num, window=LENGTH, bptt=LENGTH, gradient=gradient)
+    recursion = RMCVI(num, window=LENGTH, bptt=LENGTH, gradient=gradient, negligible=0.0)
 
     def one(key):
         def step(state, now):

@@ -22,7 +22,7 @@ def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> Non
     model = linear_model()
     family, ys = family_zoo(model)[name], stream(model, T)
     settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3)
-    _, windowed, infos = run(rmcvi.RMCVI(**settings), model, family, ys)
+    _, windowed, infos = run(rmcvi.RMCVI(**settings, negligible=0.0), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
     np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
     assert np.all(np.abs(np.asarray(forward)).max(1) > 0.0)
@@ -46,7 +46,7 @@ def test_windowed_is_forward_for_every_option(settings: dict) -> None:
     model = linear_model()
     family, ys = family_zoo(model)["innovation"], stream(model, T)
     settings = dict(num_particles=4, window=T, bptt=3) | settings
-    _, windowed, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
+    _, windowed, _ = run(rmcvi.RMCVI(**settings, negligible=0.0), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
     np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
 
@@ -148,10 +148,10 @@ def test_truncation_error_is_what_the_mass_says() -> None:
     model = linear_model()
     family, ys = family_zoo(model)["tied"], stream(model, 24)
     beyond, error = [], []
-    _, exact, _ = run(rmcvi.RMCVI(num_particles=30, window=24, bptt=2), model, family, ys)
+    _, exact, _ = run(rmcvi.RMCVI(30, window=24, bptt=2, negligible=0.0), model, family, ys)
     for window in (3, 6, 12):
         _, grads, infos = run(
-            rmcvi.RMCVI(num_particles=30, window=window, bptt=2), model, family, ys
+            rmcvi.RMCVI(30, window=window, bptt=2, negligible=0.0), model, family, ys
         )
         beyond.append(float(jnp.mean(infos.mass_beyond[12:])))
         error.append(float(jnp.linalg.norm((grads - exact)[12:]) / jnp.linalg.norm(exact[12:])))
@@ -160,3 +160,10 @@ def test_truncation_error_is_what_the_mass_says() -> None:
     assert error[2] < 1e-3
     contraction = jax.tree.map(lambda v: float(jnp.mean(v[12:])), infos.contraction)
     assert 0.05 < contraction < 0.8
+    # What is negligible is left out, and no more.
+    cut = rmcvi.RMCVI(30, window=24, bptt=2, negligible=1e-3)
+    _, grads, infos = run(cut, model, family, ys)
+    assert float(jnp.max(infos.mass_beyond[12:])) <= 1e-3
+    assert bool(jnp.all(infos.mass[12:, -1] == 0.0))
+    missed = float(jnp.linalg.norm(grads - exact) / jnp.linalg.norm(exact))
+    assert 0.0 < missed < 1e-3

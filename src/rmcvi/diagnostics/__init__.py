@@ -14,6 +14,8 @@ from rmcvi.diagnostics._gradient import SignalToNoise as SignalToNoise
 from rmcvi.diagnostics._gradient import SignalToNoiseState as SignalToNoiseState
 from rmcvi.diagnostics._gradient import contraction_rate as contraction_rate
 from rmcvi.diagnostics._gradient import effective_sample_size as effective_sample_size
+from rmcvi.diagnostics._peers import PeerMonitor as PeerMonitor
+from rmcvi.diagnostics._peers import PeerState as PeerState
 from rmcvi.diagnostics._scores import crps_gaussian as crps_gaussian
 from rmcvi.diagnostics._scores import crps_samples as crps_samples
 from rmcvi.diagnostics._scores import gaussian_log_score as gaussian_log_score

@@ -28,6 +28,7 @@ from rmcvi._core.checks import check_array, check_instance, check_int, check_key
 from rmcvi._core.inputs import Inputs
 from rmcvi.diagnostics import DriftDetector, SensorMonitor
 from rmcvi.estimator import _query
+from rmcvi.estimator._best import Best, go_on
 from rmcvi.estimator._health import Health
 from rmcvi.estimator._learning import learn
 from rmcvi.estimator._predict import predict, screen
@@ -145,6 +146,7 @@ class OnlineEstimator(AbstractLearner):
             recursion=self.recursion.init(self.model, self.family, self.trainable),
             watch=self.watch.init(self.dim_obs),
             skipped=jnp.zeros((), int),
+            best=Best.of(theta, phi) if self.watch.damps else None,
         )
 
     def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
@@ -208,6 +210,8 @@ class OnlineEstimator(AbstractLearner):
             new,
             (state.t + 1, watch, state.skipped + ~sound),
         )
+        if self.watch.health is not None and watch.health is not None and self.watch.damps:
+            new = go_on(self.watch.health, watch.health, new)
         told = LearnerInfo(
             prediction=prediction,
             step=info,

@@ -1,9 +1,10 @@
-"""Is the learner well? Alarms from running means, and one remedy: smaller steps.
+"""Is the learner well? Alarms from running means, and two remedies: smaller steps, better times.
 
 Stability is judged by the log score per observed coordinate: its mean over a short memory against
 its mean over a long one, and against a yardstick that knows no model, the running mean and
 variance of the observations. A learner that deteriorates, or stays below the yardstick without
 getting better, takes steps half as long, again and again until it is well; then they grow back.
+If the shortest steps do not help it is lost, and goes back to the parameters of its best time.
 """
 
 import enum
@@ -72,6 +73,13 @@ class HealthState(eqx.Module):
     factor: Float[Array, ""]
     rest: Int[Array, ""]
     """Steps since the factor was last halved."""
+    lost: Bool[Array, ""]
+    """Whether it is unstable although its steps are the shortest, told once per short memory."""
+
+    @property
+    def merit(self) -> Float[Array, ""]:
+        """Nats per coordinate by which recent scores lie above the yardstick's."""
+        return self.recent - self.yardstick
 
 
 class Health(eqx.Module):
@@ -111,6 +119,7 @@ class Health(eqx.Module):
             beyond=zero,
             factor=jnp.ones(()),
             rest=count,
+            lost=jnp.zeros((), bool),
         )
 
     def step(
@@ -131,13 +140,14 @@ class Health(eqx.Module):
         grown = jnp.where(unstable, state.factor, state.factor * 2.0 ** (1.0 / self.usual))
         factor = jnp.where(halve, 0.5 * state.factor, grown)
         state = eqx.tree_at(
-            lambda s: (s.collapsed, s.beyond, s.factor, s.rest),
+            lambda s: (s.collapsed, s.beyond, s.factor, s.rest, s.lost),
             state,
             (
                 collapsed,
                 truncated,
                 jnp.clip(factor, self.shortest, 1.0) if self.damp else state.factor,
                 jnp.where(halve, 0, state.rest + 1),
+                halve & (state.factor <= self.shortest),
             ),
         )
         ready = state.count >= self.warmup
@@ -180,6 +190,7 @@ class Health(eqx.Module):
             beyond=state.beyond,
             factor=state.factor,
             rest=state.rest,
+            lost=state.lost,
         )
         return tree.where(known, new, state)
 

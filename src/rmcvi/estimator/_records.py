@@ -4,6 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi._contract import Info, Prediction
+from rmcvi.estimator._best import Best
 from rmcvi.estimator._watch import WatchState
 from rmcvi.optim import AscentState
 
@@ -20,6 +21,8 @@ class LearnerState(eqx.Module):
     recursion: PyTree
     watch: WatchState
     skipped: Int[Array, ""]
+    best: Best | None
+    """Parameters to go back to; None without damping."""
 
 
 class LearnerInfo(eqx.Module):

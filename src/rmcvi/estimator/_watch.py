@@ -39,6 +39,11 @@ class Watch(eqx.Module):
     sensors: SensorMonitor | None
     mask_failed: bool = eqx.field(static=True)
 
+    @property
+    def damps(self) -> bool:
+        """Whether an unstable learner is mended."""
+        return self.health is not None and self.health.damp
+
     def init(self, dim: int) -> WatchState:
         """Nothing seen yet of `dim` coordinates."""
         return WatchState(

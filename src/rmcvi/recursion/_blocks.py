@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from rmcvi._core import tree
 
@@ -22,13 +22,15 @@ def summed_gradient(
     carry: PyTree,
     slots: PyTree,
     points: PyTree,
+    active: Bool[Array, "lags"],
     *,
     whole: bool = False,
 ) -> tuple[PyTree, PyTree]:
     """Gradient of sum_s score(parameters, carry_s, slots_s, points_s) in the first two arguments.
 
     Leaves of `carry` and `slots` have a leading axis (L,), those of `points` (L, N). Unless a slot
-    must stay `whole`, its particles may be shared out: `score` is a sum over them.
+    must stay `whole`, its particles may be shared out: `score` is a sum over them. Blocks without
+    an `active` slot have no gradient, and are passed over.
     """
 
     def total(parameters, carry, slots, points):
@@ -48,12 +50,18 @@ def summed_gradient(
     def cut_points(v):
         return v.reshape(blocks, together, v.shape[1] // parts, *v.shape[2:])
 
-    def add(sum_so_far, block):
-        new, per_slot = gradient(parameters, *block)
-        return tree.add(sum_so_far, new), per_slot
+    def add(sum_so_far, rows):
+        some, block = rows
+
+        def work():
+            new, per_slot = gradient(parameters, *block)
+            return tree.add(sum_so_far, new), per_slot
+
+        return jax.lax.cond(some, work, lambda: (sum_so_far, tree.zeros(block[0])))
 
     cut = (*jax.tree.map(cut_slots, (carry, slots)), jax.tree.map(cut_points, points))
-    result, per_slot = jax.lax.scan(add, tree.zeros(parameters), cut)
+    some = jnp.any(cut_slots(active), 1)
+    result, per_slot = jax.lax.scan(add, tree.zeros(parameters), (some, cut))
     return result, jax.tree.map(
         lambda v: jnp.sum(v.reshape(length, parts, *v.shape[2:]), 1), per_slot
     )

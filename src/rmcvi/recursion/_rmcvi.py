@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi._contract import AbstractRecursion, Filtered, Info, Result, Step, Trainable
 from rmcvi._core import tree
-from rmcvi._core.checks import check_array, check_instance, check_int, check_option
+from rmcvi._core.checks import check_array, check_instance, check_int, check_option, check_real
 from rmcvi._core.compensated import CompensatedSum
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel, check_densities
@@ -60,6 +60,7 @@ class RMCVI(AbstractRecursion):
     `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default),
     "empirical" or "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed)
     or "none". `reuse`: learn at each step from the whole window instead of its newest observation.
+    `negligible`: share of the newest step's mass at which the window is cut short (0: never).
     """
 
     num_particles: int = eqx.field(static=True)
@@ -69,6 +70,7 @@ class RMCVI(AbstractRecursion):
     entropy: str = eqx.field(static=True)
     control: str = eqx.field(static=True)
     reuse: bool = eqx.field(static=True)
+    negligible: float = eqx.field(static=True)
     backward: AbstractBackward
     functional: AdditiveFunctional | None
 
@@ -82,6 +84,7 @@ class RMCVI(AbstractRecursion):
         entropy: str = "closed",
         control: str = "unbiased",
         reuse: bool = False,
+        negligible: float = 1e-3,
         backward: AbstractBackward | None = None,
         functional: AdditiveFunctional | None = None,
     ):
@@ -93,6 +96,7 @@ class RMCVI(AbstractRecursion):
         self.entropy = check_option("entropy", entropy, ENTROPIES)
         self.control = check_option("control", control, ("unbiased", "in-sample", "none"))
         self.reuse = bool(reuse)
+        self.negligible = negligible and check_real("negligible", negligible, 0.0, 1.0)
         if self.reuse and self.gradient == "forward":
             raise ValueError("reuse: got True, expected False unless gradient is 'windowed'")
         self.backward = FullWeights() if backward is None else backward
@@ -195,6 +199,7 @@ class RMCVI(AbstractRecursion):
                 t,
                 self.entropy,
                 self.reuse,
+                self.negligible,
             )
             mass, beyond = adjoint.mass, adjoint.beyond
         else:

@@ -5,7 +5,8 @@ grad L_t - grad L_{t-1}
 d_t = 1/N,  d_{t-1} = W_t' (1/N) - 1/N,  d_{s-1} = W_s' d_s.
 
 d_{t-1} has zero mass, so |d_s| contracts: a window of L steps is enough, and |d| at its end says
-so. Cost O(L (N^2 + N P)) and memory O(L N^2), free of any N x P term.
+so; where it is negligible sooner, the rest of the window is not worked on. Cost O(L (N^2 + N P))
+and memory O(L N^2), free of any N x P term.
 """
 
 from typing import Any
@@ -45,12 +46,10 @@ class Window(eqx.Module):
 
     def put(self, t: Int[Array, ""], slot: Slot) -> "Window":
         """Overwrite the oldest slot."""
-
-        def write(ring, new):
-            return jax.lax.dynamic_update_index_in_dim(ring, new, t % self.length, 0)
-
         filled = jnp.minimum(self.filled + 1, self.length)
-        return Window(jax.tree.map(write, self.slots, slot), filled)
+        at = t % self.length
+        slots = jax.tree.map(lambda ring, new: _write(ring, new, at), self.slots, slot)
+        return Window(slots, filled)
 
     def lengthened(self, t: Int[Array, ""], length: int, slot: Slot) -> "Window":
         """The same steps in a ring of `length`, after `t` steps; `slot` fills the rest."""
@@ -61,6 +60,10 @@ class Window(eqx.Module):
             return ring.at[times % length].set(old[times % self.length])
 
         return Window(jax.tree.map(spread, self.slots, slot), self.filled)
+
+
+def _write(ring: Array, new: Array, at: Int[Array, ""]) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(ring, new, at, 0)
 
 
 class Adjoint(eqx.Module):
@@ -77,33 +80,46 @@ class Adjoint(eqx.Module):
     beyond: Float[Array, ""]
 
 
-def sweep(window: Window, t: Int[Array, ""], reuse: bool = False) -> Adjoint:
+def sweep(
+    window: Window, t: Int[Array, ""], reuse: bool = False, negligible: float = 0.0
+) -> Adjoint:
     """Push the newest step's mass back through the window, one matrix product per lag.
 
-    With `reuse` the mass of the step before is not taken off: the increments of all steps in the
-    window are summed, and averaged over them (docs/theory/windowed.md, W14).
+    Once no more than `negligible` of it is left, older steps are not looked at. With `reuse` the
+    mass of the step before is not taken off: the increments of all steps in the window are summed,
+    and averaged over them (docs/theory/windowed.md, W14).
     """
     x = window.slots.x
-    length, num, _ = x.shape
+    length, num, dim = x.shape
     uniform = jnp.full(num, 1.0 / num, x.dtype)
 
-    def back(d, lag):
+    def goes_on(loop):
+        lag, d, _ = loop
+        # Not "greater than", so that a mass that is not a number shows.
+        return (lag < length) & ~(jnp.sum(jnp.abs(d)) <= negligible)
+
+    def back(loop):
+        lag, d, found = loop
         at = (t - lag) % length
         slot = jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, at, 0, False), window.slots)
         deviation = (slot.x - jnp.mean(slot.x, 0, keepdims=True)).T
         alive = (lag < window.filled).astype(d.dtype)
         linked = alive * (lag < t)
         pushed = linked * slot.weights.push(jnp.concatenate([d[None], d[None] * deviation]))
-        new = pushed[0]
+        new, row = pushed[0], alive * d
         if not reuse:
             new = new - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
-        return new, (alive * d, pushed[0], pushed[1:])
+        told = (row, pushed[0], pushed[1:], jnp.sum(jnp.abs(row)))
+        places = (at, at, at, lag)
+        return lag + 1, new, tuple(map(_write, found, told, places))
 
     newest = uniform / jnp.maximum(window.filled, 1) if reuse else uniform
-    last, (row, column, cross) = jax.lax.scan(back, newest, jnp.arange(length))
-    mass, order = jnp.sum(jnp.abs(row), 1), (t - jnp.arange(length)) % length
+    shapes = ((length, num), (length, num), (length, dim, num), (length,))
+    empty = tuple(jnp.zeros(shape, x.dtype) for shape in shapes)
+    lag = jnp.zeros((), int)
+    _, last, found = jax.lax.while_loop(goes_on, back, (lag, newest, empty))
     beyond = jnp.sum(jnp.abs(last - newest if reuse else last))
-    return Adjoint(row[order], column[order], cross[order], mass, beyond)
+    return Adjoint(*found, beyond)
 
 
 def windowed_gradients(
@@ -118,10 +134,11 @@ def windowed_gradients(
     t: Int[Array, ""],
     entropy: str,
     reuse: bool,
+    negligible: float,
 ) -> tuple[Gradients, Adjoint]:
     """Both gradient increments; `model` and `family` come as (trained, rest) partitions."""
     length = window.length
-    adjoint = sweep(window, t, reuse)
+    adjoint = sweep(window, t, reuse, negligible)
     ring = (t - length + 1 + jnp.arange(length)) % length
     order = length - 1 - (t - jnp.arange(length)) % length
     recent = jax.tree.map(lambda v: v[-length:][order], (history.y, history.inputs))
@@ -149,6 +166,7 @@ def windowed_gradients(
             jax.tree.map(lambda v: v[order], chains[0]),
             (recent[1], slots.origin),
             (slots.x, slots.coefficient, linked),
+            jnp.any(linked != 0.0, 1),
         )
         phi_ends, before_bar, now_bar = jax.grad(ends, (0, 1, 2))(phi, *chains)
         before_bar = jax.tree.map(lambda v, w: v + w[ring], before_bar, past_bar)
@@ -249,7 +267,9 @@ def model_gradient(
     linked = adjoint.row * (time > 0)[:, None]
     particles = (adjoint.row, linked, adjoint.column)
     per_slot = (slots, adjoint.cross, y, inputs)
-    later, _ = summed_gradient(score, theta, None, per_slot, particles, whole=True)
+    later, _ = summed_gradient(
+        score, theta, None, per_slot, particles, jnp.any(adjoint.row != 0.0, 1), whole=True
+    )
     return tree.add(later, jax.grad(start)(theta))
 
 

@@ -1,0 +1,52 @@
+"""The parameters of the learner's best time, for when it is lost.
+
+Damping cannot help a learner whose parameters are already far off: it only keeps them there. So
+those under which recent predictions stood highest above a running mean and variance are kept, and
+put back, once, when the shortest steps have not helped.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from rmcvi._core import tree
+from rmcvi.estimator._health import Health, HealthState
+
+
+class Best(eqx.Module):
+    """Parameters, and how well they did."""
+
+    theta: PyTree
+    phi: PyTree
+    merit: Float[Array, ""]
+    """Nats per coordinate above the yardstick; it fades, for the world changes."""
+    returns: Int[Array, ""]
+    """Number of times that the learner went back."""
+
+    @classmethod
+    def of(cls, theta: PyTree, phi: PyTree) -> "Best":
+        """The start, about which nothing is known."""
+        return cls(theta, phi, jnp.asarray(-jnp.inf), jnp.zeros((), int))
+
+
+def go_on(health: Health, now: HealthState, state: Any) -> Any:
+    """`state` with its parameters kept as the best ones, or replaced by them."""
+    best: Best = state.best
+    known = best.merit - health.tolerance / health.usual
+    keep = (now.count >= health.warmup) & (now.merit >= known) & ~now.lost
+    back = now.lost & (now.merit < known - health.tolerance)
+    fresh = Best(
+        tree.where(keep, state.theta, best.theta),
+        tree.where(keep, state.phi, best.phi),
+        # After going back what is known of the old merit no longer counts.
+        jnp.where(keep | back, now.merit, known),
+        best.returns + back,
+    )
+    return eqx.tree_at(
+        lambda s: (s.theta, s.phi, s.best),
+        state,
+        (tree.where(back, best.theta, state.theta), tree.where(back, best.phi, state.phi), fresh),
+        is_leaf=lambda v: v is None,
+    )

@@ -55,7 +55,7 @@ def test_reuse_sums_the_increments_of_the_window() -> None:
     """(W14): with a window that covers the stream, t + 1 times its gradient is grad L_t."""
     model = linear_model()
     family, ys = family_zoo(model)["innovation"], stream(model, T)
-    settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3)
+    settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3, negligible=0.0)
     _, increments, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
     _, reused, _ = run(rmcvi.RMCVI(**settings, reuse=True), model, family, ys)
     total = np.cumsum(np.asarray(increments), 0) / np.arange(1, T + 1)[:, None]

@@ -42,7 +42,7 @@ def limit(quick: bool = False) -> Outcome:
 
 
 def _measure(problem: Problem, num: int, steps: int, rounds: int, hasty: bool) -> dict[str, Any]:
-    recursion = RMCVI(num)
+    recursion = RMCVI(num, negligible=0.0)  # all the work that is counted
     step = problem.learning(recursion, steps, hasty)
     programs = {"step": step, **_parts(num, recursion.window, problem.model.dim_state, hasty)}
     step.run()

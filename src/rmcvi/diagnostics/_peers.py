@@ -25,6 +25,8 @@ class PeerState(eqx.Module):
     """Regressions so far, one per coordinate."""
 
     count: Float[Array, "dy"]
+    last: Float[Array, "dy"]
+    """Last observed value, NaN before the first."""
     mean: Float[Array, "dy"]
     variance: Float[Array, "dy"]
     coefficients: Float[Array, "dy dy"]
@@ -63,7 +65,8 @@ class PeerMonitor(eqx.Module):
         """Nothing seen yet of `dim` coordinates."""
         zero, one = jnp.zeros(dim), jnp.ones(dim)
         prior = jnp.broadcast_to(_PRIOR * jnp.eye(dim), (dim, dim, dim))
-        return PeerState(zero, zero, one, jnp.zeros((dim, dim)), prior, one, zero, one)
+        nothing = jnp.full(dim, jnp.nan)
+        return PeerState(zero, nothing, zero, one, jnp.zeros((dim, dim)), prior, one, zero, one)
 
     def step(
         self,
@@ -76,7 +79,7 @@ class PeerMonitor(eqx.Module):
         Args:
             state: regressions so far.
             y: raw observation, NaN = not observed.
-            filled: best guess of every coordinate, taken where `y` is NaN (default: its mean).
+            filled: best guess of every coordinate, taken where `y` is NaN (default: its last value).
 
         Returns:
             The state, a score in [0, 1] (1/2 = the threshold) and whether a coordinate has failed.
@@ -142,7 +145,9 @@ class PeerMonitor(eqx.Module):
         variance = state.variance + pace * (gap**2 * (1.0 - pace) - state.variance)
         variance = jnp.where(state.count > 1.0, variance, state.variance)
         return eqx.tree_at(
-            lambda s: (s.mean, s.variance), state, (state.mean + pace * gap, variance)
+            lambda s: (s.last, s.mean, s.variance),
+            state,
+            (jnp.where(seen, y, state.last), state.mean + pace * gap, variance),
         )
 
     def _pace(self, state: PeerState) -> Float[Array, "dy"]:

@@ -16,26 +16,37 @@ from jaxtyping import Array, Float, PyTree
 from rmcvi._contract import AbstractLearner, Filtered, Prediction
 from rmcvi._core.inputs import Inputs
 from rmcvi.conjugate import Band
-from rmcvi.diagnostics import DriftDetector, DriftState, SensorMonitor, SensorState
+from rmcvi.diagnostics import (
+    DriftDetector,
+    DriftState,
+    PeerMonitor,
+    PeerState,
+    SensorMonitor,
+    SensorState,
+)
 from rmcvi.estimator._estimator import OnlineEstimator
 from rmcvi.estimator._health import Alarm
 from rmcvi.estimator._predict import expected_observation
 
 DRAWS = 100
 """Draws of a state behind a value that was not observed."""
-SENSORS, DRIFT = SensorMonitor(), DriftDetector()
+SENSORS, PEERS, DRIFT = SensorMonitor(), PeerMonitor(), DriftDetector()
+MOST_PEERS = 32
+"""Columns that are compared with one another; the work grows with their third power."""
 
 
 class Monitors(eqx.Module):
     """Eyes of the shell, for learners that have none of their own."""
 
     sensors: SensorState
+    peers: PeerState | None
     drift: DriftState
 
     @classmethod
     def fresh(cls, dim: int) -> "Monitors":
         """Nothing seen of `dim` columns."""
-        return cls(SENSORS.init(dim), DRIFT.init())
+        peers = PEERS.init(dim) if 1 < dim <= MOST_PEERS else None
+        return cls(SENSORS.init(dim), peers, DRIFT.init())
 
 
 class Row(NamedTuple):
@@ -144,7 +155,11 @@ def _step(
     state, info = learner.step(state, y, inputs)
     prediction = getattr(info, "prediction", None) or _nothing(d)
     filled, mean, std = _present(learner, state, y, inputs, prediction)
-    monitors, failure, alarms = _watch(monitors, info, prediction, raw, scale)
+    peers, apart = monitors.peers, jnp.zeros(d)
+    if peers is not None:
+        peers, apart, _ = PEERS.step(peers, y, filled)
+    monitors, failure, alarms = _watch(monitors, info, prediction, raw, scale, apart)
+    monitors = Monitors(monitors.sensors, peers, monitors.drift)
     numbers = [
         prediction.log_score,
         _number(info, "elbo") / jnp.maximum(_number(state, "t"), 1.0),
@@ -198,15 +213,22 @@ def _present(
 
 
 def _watch(
-    monitors: Monitors, info: Any, prediction: Prediction, raw: Array, scale: Array
+    monitors: Monitors,
+    info: Any,
+    prediction: Prediction,
+    raw: Array,
+    scale: Array,
+    apart: Array,
 ) -> tuple[Monitors, Array, Array]:
     """Failure scores and alarms: the learner's own, and the shell's for what it lacks.
 
-    Sensors are always watched here as well, for standardised values never repeat exactly.
+    Sensors are always watched here as well, for standardised values never repeat exactly; `apart`
+    says which disagree with their peers.
     """
     spread = 0.5 * (prediction.high - prediction.low) * scale
     sensors, failure, _ = SENSORS.step(monitors.sensors, raw, prediction.p_value, spread)
     own = getattr(info, "sensor_score", None)
+    failure = jnp.maximum(failure, apart)
     failure = failure if own is None else jnp.maximum(failure, own)
     drift, flags = monitors.drift, getattr(info, "alarms", None)
     if flags is None:
@@ -220,4 +242,4 @@ def _watch(
         flags = jnp.where(drifted & (change < 0.0), int(Alarm.DRIFT), 0)
     failed = jnp.any(failure > 0.5)
     flags = jnp.where(failed, flags | int(Alarm.SENSOR), flags)
-    return Monitors(sensors, drift), failure, flags
+    return Monitors(sensors, monitors.peers, drift), failure, flags

@@ -11,19 +11,24 @@ import jax
 import numpy as np
 
 import rmcvi
-from rmcvi.diagnostics import SensorMonitor
+from rmcvi.diagnostics import PeerMonitor, SensorMonitor
 from rmcvi.reproduce._experiment import Settings
 
 AFTER = 12
 """Hours after the failure that reconstruction may use."""
 EVERY = 100
 """Rows between the states from which failures start."""
+HISTORY = 1000
+"""Rows before a failure that the monitors have seen."""
 KINDS = ("freeze", "spike", "drift")
 WAYS = ("rmcvi", "lstm", "interpolation", "last value")
 
 
 def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, np.ndarray]:
-    """Errors (length, placement, way), coverage, and delays (length, placement, kind) in hours."""
+    """Errors (length, placement, way), coverage, delays (length, placement, kind) in hours.
+
+    `false_alarms` is the share of hours in which each column is suspected as it is.
+    """
     states = [_states(ours, year.y, None), _states(lstm, year.z, year.u)]
     told = _predictions(ours, year.y)
     rng = np.random.default_rng(settings["seed"])
@@ -42,7 +47,14 @@ def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, n
             for k, kind in enumerate(KINDS):
                 broken = _break(rng, year.y[:, column], start, length, kind)
                 delays[g, n, k] = _delay(ours, states[0], told, year.y, start, column, broken)
-    return {"errors": errors, "coverage": cover, "delays": delays, "lengths": np.array(lengths)}
+    score = _watch(year.y, told.p_value, 0.5 * (told.high - told.low))
+    return {
+        "errors": errors,
+        "coverage": cover,
+        "delays": delays,
+        "lengths": np.array(lengths),
+        "false_alarms": (score > 0.5).mean(0),
+    }
 
 
 def _collect(learner: Any, state: Any, info: Any) -> Any:
@@ -132,26 +144,27 @@ def _delay(
     now = rows[start : start + len(broken)].copy()
     now[:, column] = broken
     _, after = rmcvi.scan(learner, _copy(states[start // EVERY]), now, collect=_collect)
-    before = slice(start - 5 * EVERY, start)
-    ys = np.concatenate([rows[before], now])
-    p, low, high = (
-        np.concatenate([getattr(told, name)[before], np.asarray(getattr(after, name))])
-        for name in ("p_value", "low", "high")
-    )
-    score = _watch(ys, p, 0.5 * (high - low))[5 * EVERY :, column]
+    before = slice(max(0, start - HISTORY), start)
+    shown = [(rows[before], now)]
+    shown += [(getattr(told, n)[before], getattr(after, n)) for n in ("p_value", "low", "high")]
+    empty = np.full((HISTORY - start + before.start, rows.shape[1]), np.nan)
+    ys, p, low, high = (np.concatenate([empty, old, np.asarray(new)]) for old, new in shown)
+    score = _watch(ys, p, 0.5 * (high - low))[HISTORY:, column]
     alarm = np.flatnonzero(score > 0.5)
     return float(alarm[0] + 1) if alarm.size else np.inf
 
 
 @jax.jit
 def _scan_monitor(ys: Any, p: Any, spread: Any) -> Any:
-    monitor = SensorMonitor()
+    sensors, peers = SensorMonitor(), PeerMonitor()
 
-    def step(state, row):
-        state, score, _ = monitor.step(state, *row)
-        return state, score
+    def step(states, row):
+        first, score, _ = sensors.step(states[0], *row)
+        second, apart, _ = peers.step(states[1], row[0])
+        return (first, second), jax.numpy.maximum(score, apart)
 
-    return jax.lax.scan(step, monitor.init(ys.shape[1]), (ys, p, spread))[1]
+    start = sensors.init(ys.shape[1]), peers.init(ys.shape[1])
+    return jax.lax.scan(step, start, (ys, p, spread))[1]
 
 
 def _watch(ys: np.ndarray, p: np.ndarray, spread: np.ndarray) -> np.ndarray:

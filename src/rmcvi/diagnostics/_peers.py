@@ -79,7 +79,7 @@ class PeerMonitor(eqx.Module):
         Args:
             state: regressions so far.
             y: raw observation, NaN = not observed.
-            filled: best guess of every coordinate, taken where `y` is NaN (default: its last value).
+            filled: best guess of every coordinate, for where `y` is NaN (default: its last value).
 
         Returns:
             The state, a score in [0, 1] (1/2 = the threshold) and whether a coordinate has failed.

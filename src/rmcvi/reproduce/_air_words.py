@@ -31,13 +31,14 @@ def look(name: str) -> dict[str, Any]:
 def tables(by: Mapping[str, Mapping[str, float]], failed: Arrays) -> list[report.Table]:
     """Scores, reconstruction, detection."""
     scores = report.Table(
-        ["method", "RMSE", "log score", "coverage of 90 % intervals"],
+        ["method", "RMSE", "log score", "coverage of 90 % intervals", "us/row"],
         [
             [
                 look(name)["label"],
                 (by["rmse"][name], by["rmse_error"][name]),
                 round(by["log_score"][name], 4),
                 f"{by['coverage'][name]:.1%}",
+                round(by["microseconds"][name]),
             ]
             for name in sorted(by["rmse"], key=lambda n: by["rmse"][n])
         ],

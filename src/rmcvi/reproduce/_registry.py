@@ -18,6 +18,7 @@ MODULES = {
     "linear-gaussian-oracle": "_linear_oracle",
     "linear-gaussian-parameters": "_linear_parameters",
     "linear-gaussian-streaming": "_linear_streaming",
+    "other-streams": "_other_streams",
 }
 
 

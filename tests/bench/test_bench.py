@@ -5,6 +5,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def test_every_workload_is_listed(capsys: pytest.CaptureFixture) -> None:
     assert all(name in listed for name in KEYS)
     assert cli.main(["bench", "gradent"]) == 2
     assert "expected one of gradient, limit" in capsys.readouterr().err
+
+
+def test_pinned_to_some_cores_and_let_go_again() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("this system does not pin")
+    before = os.sched_getaffinity(0)
+    with bench.pinned(1):
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == before
 
 
 def check(told: dict[str, Any], name: str) -> None:

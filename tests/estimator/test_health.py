@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import rmcvi
 from rmcvi import Alarm
+from rmcvi.estimator._best import Best, go_on
 
 HEALTH = rmcvi.Health()
 
@@ -78,3 +80,35 @@ def test_collapsed_weights_and_short_windows_raise_their_flags() -> None:
         "More than a tenth of the gradient's mass lies beyond the window",
     ]
     assert Alarm.NONE.sentences == []
+
+
+class Kept(eqx.Module):
+    """As much of a learner's state as is of interest here."""
+
+    theta: Any
+    phi: Any
+    best: Best
+
+
+def test_a_lost_learner_goes_back_to_its_best_time() -> None:
+    """Parameters that predicted well are kept, come back when nothing else helps, and only once."""
+    health = rmcvi.Health(warmup=10)
+    well, lost = (
+        eqx.tree_at(
+            lambda s: (s.count, s.recent, s.yardstick, s.lost),
+            health.init(2),
+            (jnp.asarray(500), jnp.asarray(score), jnp.asarray(-1.0), jnp.asarray(bad)),
+        )
+        for score, bad in ((0.0, False), (-9.0, True))
+    )
+    start = Kept(jnp.zeros(2), jnp.zeros(1), Best.of(jnp.zeros(2), jnp.zeros(1)))
+    good = go_on(health, well, Kept(jnp.ones(2), jnp.ones(1), start.best))
+    np.testing.assert_array_equal(good.best.theta, 1.0)
+    np.testing.assert_allclose(good.best.merit, 1.0)
+    worse = go_on(health, lost, Kept(jnp.full(2, 7.0), jnp.full(1, 7.0), good.best))
+    np.testing.assert_array_equal(worse.theta, 1.0)
+    np.testing.assert_array_equal(worse.phi, 1.0)
+    assert int(worse.best.returns) == 1
+    again = go_on(health, lost, Kept(jnp.full(2, 8.0), jnp.full(1, 8.0), worse.best))
+    np.testing.assert_array_equal(again.theta, 8.0)
+    assert int(again.best.returns) == 1

@@ -5,6 +5,7 @@ from rmcvi.bench._gradient import gradient as gradient
 from rmcvi.bench._limit import limit as limit
 from rmcvi.bench._outcome import Outcome as Outcome
 from rmcvi.bench._outcome import Target as Target
+from rmcvi.bench._outcome import pinned as pinned
 from rmcvi.bench._rivals import rivals as rivals
 from rmcvi.bench._scaling import scaling as scaling
 from rmcvi.bench._stream import stream as stream

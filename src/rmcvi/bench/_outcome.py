@@ -2,6 +2,8 @@
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import equinox as eqx
@@ -55,8 +57,23 @@ def machine() -> dict[str, Any]:
 
 
 def threads() -> int:
-    """How many threads a compiled program may use."""
-    if "xla_cpu_multi_thread_eigen=false" in os.environ.get("XLA_FLAGS", ""):
-        return 1
+    """How many cores a compiled program may use."""
     cores = getattr(os, "sched_getaffinity", None)
     return len(cores(0)) if cores is not None else os.cpu_count() or 1
+
+
+@contextmanager
+def pinned(count: int) -> Iterator[None]:
+    """Keep to the first `count` cores, where the system lets a program do so.
+
+    XLA makes as many threads as there are cores when it is first used: pin before.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

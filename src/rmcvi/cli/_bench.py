@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rmcvi.bench import WORKLOADS, Outcome
+from rmcvi.bench import WORKLOADS, Outcome, pinned
 from rmcvi.cli._app import Refusal, app
 
 EXAMPLES = """
@@ -22,7 +22,7 @@ rmcvi bench gradient
 
 rmcvi bench gradient --quick --json gradient.json
 
-OMP_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false rmcvi bench --json all.json
+rmcvi bench --threads 2 --json all.json
 """
 
 
@@ -33,6 +33,9 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny sizes: shows that it runs, not how fast it is.")
     ] = False,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="Cores that every program may use.")
+    ] = 1,
     listed: Annotated[bool, typer.Option("--list", help="Show the workloads and stop.")] = False,
 ) -> int:
     """Measure speed: workloads whose programs take turns, warm, in one run.
@@ -48,13 +51,14 @@ def bench(
     if name is not None and name not in WORKLOADS:
         raise Refusal(f"NAME: got {name!r}, expected one of {', '.join(WORKLOADS)}")
     told: dict[str, Any] = {}
-    for chosen in WORKLOADS if name is None else (name,):
-        with Console(stderr=True).status(f"{chosen}: compiling and measuring"):
-            outcome = WORKLOADS[chosen](quick=quick)
-        _print(console, outcome)
-        told[chosen] = outcome.to_json()
-        if to is not None:
-            to.write_text(json.dumps(told if name is None else told[name], indent=1) + "\n")
+    with pinned(threads):
+        for chosen in WORKLOADS if name is None else (name,):
+            with Console(stderr=True).status(f"{chosen}: compiling and measuring"):
+                outcome = WORKLOADS[chosen](quick=quick)
+            _print(console, outcome)
+            told[chosen] = outcome.to_json()
+            if to is not None:
+                to.write_text(json.dumps(told if name is None else told[name], indent=1) + "\n")
     return 0
 
 

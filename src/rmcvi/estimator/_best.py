@@ -36,7 +36,7 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
     best: Best = state.best
     known = best.merit - health.tolerance / health.usual
     keep = (now.count >= health.warmup) & (now.merit >= known) & ~now.lost
-    back = now.lost & (now.merit < known - health.tolerance)
+    back = now.lost & (now.merit < known - 4.0 * health.tolerance)
     fresh = Best(
         tree.where(keep, state.theta, best.theta),
         tree.where(keep, state.phi, best.phi),

@@ -32,6 +32,7 @@ def _samples(case: Case, key, num: int):
         jax.vmap(model.initial_sample)(keys[0]),
         jax.vmap(lambda k: model.transition_sample(k, case.x_prev, inputs))(keys[1]),
         jax.vmap(lambda k: model.emission_sample(k, case.x, inputs))(keys[2]),
+        model.emission_draws(keys[2, 0], jnp.broadcast_to(case.x, (num, case.x.size)), inputs),
     )
 
 
@@ -59,7 +60,8 @@ def _assert_drawn_from(law: Law, draws: np.ndarray) -> None:
 @pytest.mark.parametrize("name", [name for name in ZOO if name != "full"])
 def test_samplers_draw_from_those_laws(name):
     case = ZOO[name]()
-    for law, draws in zip(case.laws, _samples(case, jax.random.key(0), NUM), strict=True):
+    laws = (*case.laws, case.laws[-1])
+    for law, draws in zip(laws, _samples(case, jax.random.key(0), NUM), strict=True):
         _assert_drawn_from(law, np.asarray(draws))
 
 

@@ -39,3 +39,13 @@ def test_parameters_by_every_method(tmp_path):
     for row in rows.values():
         assert row["microseconds"] > 0.0
         assert 0.0 < row["mae_emission"][0] < 1.0
+
+
+def test_oracle_bounds_every_gradient(tmp_path):
+    """All lie below the evidence; one cell update is not enough to learn from."""
+    found = quick("linear-gaussian-oracle", tmp_path)
+    for method in ("closed", "pathwise", "score1", "score2"):
+        assert found[method]["below_evidence"][0] > 0.0
+    for method in ("closed", "pathwise", "score2"):
+        assert found[method]["below_evidence"][0] < 0.8 * found[method]["start"]
+    assert found["score1"]["below_evidence"][0] > found["score2"]["below_evidence"][0]

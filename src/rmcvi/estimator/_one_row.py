@@ -203,9 +203,9 @@ def _present(
         return prediction.mean, told.mean, std
 
     def draw() -> Array:
-        model, keys = learner.model_at(state), jax.random.split(jax.random.key(0), DRAWS + 1)
+        model, keys = learner.model_at(state), jax.random.split(jax.random.key(0))
         x = learner.draw(state, keys[0], DRAWS)
-        ys = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(keys[1:], x)
+        ys = model.emission_draws(keys[1], x, inputs)
         return expected_observation(model, x, ys, inputs).astype(y.dtype)
 
     filled = jax.lax.cond(gaps, draw, lambda: y)

@@ -26,7 +26,7 @@ def predict(
     k1, k2 = jax.random.split(key)
     num = before.shape[0]
     x = next_states(model, before, t, inputs, k1)
-    draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(jax.random.split(k2, num), x)
+    draws = model.emission_draws(k2, x, inputs)
     ordered = jnp.sort(draws, 0)
     low, high = central_interval(ordered, level)
     log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)

@@ -154,9 +154,7 @@ def _forecast(
         moved = jax.vmap(lambda k, v: model.transition_sample(k, v, inputs))(
             jax.random.split(k1, num), x
         )
-        draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(
-            jax.random.split(k2, num), moved
-        )
+        draws = model.emission_draws(k2, moved, inputs)
         mean = expected_observation(model, moved, draws, inputs)
         return moved, (mean, *central_interval(jnp.sort(draws, 0), level), moved, draws)
 
@@ -186,13 +184,11 @@ def _impute(
     learner: Any, state: Any, smoothed: Smoothed, level: float, key: Key[Array, ""]
 ) -> Imputed:
     model, history = learner.model_at(state), state.recursion.history
-    num, length, _ = smoothed.samples.shape
+    length = smoothed.samples.shape[1]
     ys, inputs = jax.tree.map(lambda v: v[-length:], (history.y, history.inputs))
 
     def row(x, y, inputs, k):
-        draws = jax.vmap(lambda k, v: model.emission_sample(k, v, inputs))(
-            jax.random.split(k, num), x
-        )
+        draws = model.emission_draws(k, x, inputs)
         low, high = central_interval(jnp.sort(draws, 0), level)
         seen = ~jnp.isnan(y)
         mean = expected_observation(model, x, draws, inputs)

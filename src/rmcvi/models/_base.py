@@ -67,6 +67,13 @@ class AbstractModel(eqx.Module):
     ) -> Float[Array, "dy"]:
         """Draw y_t given x_t."""
 
+    def emission_draws(
+        self, key: Key[Array, ""], xs: Float[Array, "n dx"], inputs: Inputs
+    ) -> Float[Array, "n dy"]:
+        """One y_t for each x_t; override if many are cheaper together."""
+        keys = jax.random.split(key, xs.shape[0])
+        return jax.vmap(lambda k, x: self.emission_sample(k, x, inputs))(keys, xs)
+
     def observed_log_prob(
         self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
     ) -> Float[Array, ""]:

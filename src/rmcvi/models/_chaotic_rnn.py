@@ -93,6 +93,13 @@ class ChaoticRNN(AbstractGaussianModel):
         del inputs
         return x + positive(self.raw_obs_scale) * jax.random.t(key, self.dof, x.shape, x.dtype)
 
+    def emission_draws(self, key, xs, inputs):
+        """One y for each x, by Bailey's polar method: no rejection, hence no loop."""
+        del inputs
+        u, angle = jax.random.uniform(key, (2, *xs.shape), xs.dtype)
+        radius = jnp.sqrt(self.dof * jnp.expm1(-2.0 / self.dof * jnp.log1p(-u)))
+        return xs + positive(self.raw_obs_scale)[None] * radius * jnp.cos(2.0 * jnp.pi * angle)
+
     def emission_mean(self, x, inputs):
         """The state itself."""
         del inputs

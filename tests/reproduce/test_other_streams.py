@@ -1,0 +1,18 @@
+"""The default learner elsewhere, quick form: no file is needed, and every method is scored."""
+
+from rmcvi.reproduce import reproduce
+from rmcvi.reproduce._other_streams import METHODS
+from rmcvi.reproduce._progress import Progress
+
+
+def test_simulated_streams(tmp_path):
+    told = reproduce("other-streams", tmp_path, quick=True, progress=Progress(quiet=True))
+    assert (tmp_path / "streams.png").exists()
+    for stream in ("seasons", "walks"):
+        assert set(told[stream]["rmse"]) == set(METHODS)
+        assert 0.85 < told[stream]["coverage"]["rmcvi"] < 0.98
+    seasons, walks = told["seasons"]["rmse"], told["walks"]["rmse"]
+    assert seasons["rmcvi"] < 0.8 * seasons["persistence"]
+    # Nothing beats the last value of a random walk by more than its noise.
+    spread = told["walks"]["rmse_error"]["persistence"]
+    assert walks["persistence"] - 3 * spread < walks["rmcvi"] < 1.1 * walks["persistence"]

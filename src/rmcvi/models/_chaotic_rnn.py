@@ -94,11 +94,16 @@ class ChaoticRNN(AbstractGaussianModel):
         return x + positive(self.raw_obs_scale) * jax.random.t(key, self.dof, x.shape, x.dtype)
 
     def emission_draws(self, key, xs, inputs):
-        """One y for each x, by Bailey's polar method: no rejection, hence no loop."""
+        """One y for each x, without rejection: by inversion if dof = 2, else by Bailey's method."""
         del inputs
-        u, angle = jax.random.uniform(key, (2, *xs.shape), xs.dtype)
-        radius = jnp.sqrt(self.dof * jnp.expm1(-2.0 / self.dof * jnp.log1p(-u)))
-        return xs + positive(self.raw_obs_scale)[None] * radius * jnp.cos(2.0 * jnp.pi * angle)
+        if self.dof == 2.0:
+            u = jax.random.uniform(key, xs.shape, xs.dtype, jnp.finfo(xs.dtype).eps / 4)
+            noise = (u - 0.5) * jax.lax.rsqrt(0.5 * u * (1.0 - u))
+        else:
+            u, angle = jax.random.uniform(key, (2, *xs.shape), xs.dtype)
+            radius = jnp.sqrt(self.dof * jnp.expm1(-2.0 / self.dof * jnp.log1p(-u)))
+            noise = radius * jnp.cos(2.0 * jnp.pi * angle)
+        return xs + positive(self.raw_obs_scale)[None] * noise
 
     def emission_mean(self, x, inputs):
         """The state itself."""

@@ -141,7 +141,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
         count = settings["window_particles"]
         recursions = {"forward": rmcvi.RMCVI(count, gradient="forward", **options)}
         for window in settings["windows"]:
-            recursions[str(window)] = rmcvi.RMCVI(count, window=window, **options)
+            recursions[str(window)] = rmcvi.RMCVI(count, window=window, negligible=0.0, **options)
         found = measure(problem, recursions)
         given = (problem.model, problem.family, problem.trainable)
         leaves = [jax.tree.leaves(r.init(*given)) for r in recursions.values()]

@@ -25,9 +25,9 @@ from rmcvi.baselines import (
 )
 from rmcvi.bench._outcome import Outcome, Target
 from rmcvi.estimator import OnlineEstimator, compare
-from rmcvi.families import InnovationFamily
+from rmcvi.families import InnovationFamily, LinearGaussianFamily
 from rmcvi.models import ChaoticRNN, simulate
-from rmcvi.recursion import RMCVI
+from rmcvi.recursion import RMCVI, NaturalRMCVI
 
 DIM = 3
 
@@ -83,7 +83,15 @@ def _ours(quick: bool) -> dict[str, Any]:
         return InnovationFamily(start, hidden=4 if quick else 32, key=jax.random.key(1))
 
     sizes = (5,) if quick else (10, 30, 100)
-    return {f"rmcvi {num}": _learner(family, RMCVI(num, window=8, bptt=4), quick) for num in sizes}
+    found = {f"rmcvi {num}": _learner(family, RMCVI(num, window=8, bptt=4), quick) for num in sizes}
+    if quick:
+        return found
+    return found | {
+        f"rmcvi, natural {num}": _learner(
+            lambda _: LinearGaussianFamily(diagonal=True), NaturalRMCVI(num), quick
+        )
+        for num in (5, 20)
+    }
 
 
 def _theirs(quick: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
+from matplotlib.ticker import NullFormatter
 
 import rmcvi
 from rmcvi import report
@@ -269,6 +270,7 @@ def _sizes(settings: Settings, kept: Mapping[str, Any]) -> Drawing:
             drawn = {"color": COLOURS[m], "marker": MARKERS[m], "label": name}
             axis.errorbar(cost, rms[:, 0], yerr=rms[:, 1], **drawn)
         axis.set(xscale="log", yscale="log", xlabel="time per step (us of one core)")
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_title(f"dimension {dim}, N = {', '.join(map(str, counts))}")
     axes[0, 0].set_ylabel("relative error of the gradient")
     axes[0, -1].legend()
@@ -281,13 +283,13 @@ def _windows(settings: Settings, cell: Mapping[str, np.ndarray]) -> Drawing:
     windows = settings["windows"]
     ours, forward = report.look("rmcvi", label="windowed"), report.look("kalman", marker="")
     axes[0, 0].plot(windows, np.maximum(cell["apart"][1:], 1e-8), **ours)
-    axes[0, 0].set(yscale="log", ylabel="distance from the forward gradient (relative)")
-    for axis, name, unit in (
-        (axes[0, 1], "microseconds", "time per step (us of one core)"),
-        (axes[0, 2], "bytes", "state (bytes)"),
+    axes[0, 0].set(yscale="log", ylabel="relative truncation error")
+    for axis, values, unit in (
+        (axes[0, 1], cell["microseconds"], "time per step (us of one core)"),
+        (axes[0, 2], cell["bytes"] / 1000, "state (kilobytes)"),
     ):
-        axis.plot(windows, cell[name][1:], **ours)
-        axis.axhline(cell[name][0], **(forward | {"label": "forward"}))
+        axis.plot(windows, values[1:], **ours)
+        axis.axhline(values[0], **(forward | {"label": "forward"}))
         axis.set(ylabel=unit, ylim=(0, None))
     for axis in axes[0]:
         axis.set(xlabel="window L (steps)")

@@ -41,6 +41,7 @@ def test_parameters_by_every_method(tmp_path):
         assert 0.0 < row["mae_emission"][0] < 1.0
 
 
+@pytest.mark.long
 def test_oracle_bounds_every_gradient(tmp_path):
     """All lie below the evidence; one cell update is not enough to learn from."""
     found = quick("linear-gaussian-oracle", tmp_path)

@@ -117,9 +117,9 @@ def sweep(
     shapes = ((length, num), (length, num), (length, dim, num), (length,))
     empty = tuple(jnp.zeros(shape, x.dtype) for shape in shapes)
     lag = jnp.zeros((), int)
-    _, last, found = jax.lax.while_loop(goes_on, back, (lag, newest, empty))
+    _, last, (row, column, cross, mass) = jax.lax.while_loop(goes_on, back, (lag, newest, empty))
     beyond = jnp.sum(jnp.abs(last - newest if reuse else last))
-    return Adjoint(*found, beyond)
+    return Adjoint(row, column, cross, mass, beyond)
 
 
 def windowed_gradients(

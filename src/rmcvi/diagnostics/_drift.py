@@ -94,7 +94,13 @@ class DriftDetector(eqx.Module):
     def _warm_up(self, state: DriftState, score: Float[Array, ""]) -> DriftState:
         start = state.start.at[state.count].set(score)
         count = state.count + 1
-        fit = jax.lax.cond(count == self.warmup, self._fit, lambda _: (jnp.zeros(()),) * 4, start)
+        # A loop of at most one round: of a vectorised `cond` both sides are always worked out. What
+        # is fitted depends on the loop, or the compiler would do it before.
+        _, fit = jax.lax.while_loop(
+            lambda loop: loop[0],
+            lambda loop: (~loop[0], self._fit(jnp.where(loop[0], start, 0.0))),
+            (count == self.warmup, (jnp.zeros(()),) * 4),
+        )
         return DriftState(start, count, *fit, up=state.up, down=state.down)
 
     def _compare(self, state: DriftState, score: Float[Array, ""]) -> DriftState:

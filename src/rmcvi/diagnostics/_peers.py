@@ -65,7 +65,7 @@ class PeerMonitor(eqx.Module):
         """Nothing seen yet of `dim` coordinates."""
         zero, one = jnp.zeros(dim), jnp.ones(dim)
         prior = jnp.broadcast_to(_PRIOR * jnp.eye(dim), (dim, dim, dim))
-        nothing = jnp.full(dim, jnp.nan)
+        nothing = jnp.full(dim, jnp.nan, float)
         return PeerState(zero, nothing, zero, one, jnp.zeros((dim, dim)), prior, one, zero, one)
 
     def step(

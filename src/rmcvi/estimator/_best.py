@@ -28,7 +28,7 @@ class Best(eqx.Module):
     @classmethod
     def of(cls, theta: PyTree, phi: PyTree) -> "Best":
         """The start, about which nothing is known."""
-        return cls(theta, phi, jnp.asarray(-jnp.inf), jnp.zeros((), int))
+        return cls(theta, phi, jnp.full((), -jnp.inf, float), jnp.zeros((), int))
 
 
 def go_on(health: Health, now: HealthState, state: Any) -> Any:

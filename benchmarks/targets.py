@@ -252,7 +252,7 @@ def stability(length: int = 6_000, seeds: int = 3) -> None:
             ]
         plain, damped = (", ".join(f"{gap:+.2f}" for gap in rows[damp]) for damp in (False, True))
         better = bool(np.nanmean(rows[True]) > np.nanmean(rows[False]))
-        say(f"{name}, Adam .3, damped", f"{damped}; undamped {plain}", "better damped", better)
+        say(f"{name}, Adam .1, damped", f"{damped}; undamped {plain}", "better damped", better)
 
 
 def _above_naive(

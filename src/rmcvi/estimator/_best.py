@@ -27,8 +27,8 @@ class Best(eqx.Module):
 
     @classmethod
     def of(cls, theta: PyTree, phi: PyTree) -> "Best":
-        """The start, about which nothing is known."""
-        return cls(theta, phi, jnp.full((), -jnp.inf, float), jnp.zeros((), int))
+        """The start, which is thought to be no worse than no model at all."""
+        return cls(theta, phi, jnp.zeros(()), jnp.zeros((), int))
 
 
 def go_on(health: Health, now: HealthState, state: Any) -> Any:

@@ -96,10 +96,11 @@ class DriftDetector(eqx.Module):
         count = state.count + 1
         # A loop of at most one round: of a vectorised `cond` both sides are always worked out. What
         # is fitted depends on the loop, or the compiler would do it before.
+        zero = jnp.zeros(())
         _, fit = jax.lax.while_loop(
             lambda loop: loop[0],
             lambda loop: (~loop[0], self._fit(jnp.where(loop[0], start, 0.0))),
-            (count == self.warmup, (jnp.zeros(()),) * 4),
+            (count == self.warmup, (zero, zero, zero, zero)),
         )
         return DriftState(start, count, *fit, up=state.up, down=state.down)
 

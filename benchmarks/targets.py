@@ -247,7 +247,7 @@ def stability(length: int = 6_000, seeds: int = 3) -> None:
         for damp in (False, True):
             options = {"health": rmcvi.Health(damp=damp)}
             rows[damp] = [
-                _above_naive(truth, start, 20, (0.3, 0.3), length, s, **options)
+                _above_naive(truth, start, 20, (0.1, 0.1), length, s, **options)
                 for s in range(seeds)
             ]
         plain, damped = (", ".join(f"{gap:+.2f}" for gap in rows[damp]) for damp in (False, True))

@@ -105,7 +105,7 @@ def _theirs(quick: bool) -> dict[str, Any]:
     few = RMCVI(30, window=8, bptt=4, gradient="forward")
     return simple | {
         "online LSTM": OnlineLSTM(DIM),
-        "extended Kalman": _learner(None, ExtendedKalmanRecursion(), quick),
+        "extended Kalman": _learner(None, ExtendedKalmanRecursion(learn=True), quick),
         "particles, all pairs": _learner(
             None, ParticleRecursion(100, gradient=True, backward=AllPairs()), quick
         ),

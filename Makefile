@@ -27,7 +27,7 @@ demo: .venv/.app
 	$(BIN)/rmcvi demo
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 25
 
 test-long: .venv/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m long

@@ -23,7 +23,7 @@ def test_table(tmp_path: Path) -> None:
     assert (tmp_path / "frontier.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stream(tmp_path: Path) -> None:
     told = reproduce("chaotic-streaming", tmp_path, quick=True, progress=Progress(quiet=True))
     assert {"filter_over_floor", "smooth_over_floor", "parameter_error"} <= set(told)

@@ -1,10 +1,13 @@
 """The default learner elsewhere, quick form: no file is needed, and every method is scored."""
 
+import pytest
+
 from rmcvi.reproduce import reproduce
 from rmcvi.reproduce._other_streams import METHODS
 from rmcvi.reproduce._progress import Progress
 
 
+@pytest.mark.long
 def test_simulated_streams(tmp_path):
     told = reproduce("other-streams", tmp_path, quick=True, progress=Progress(quiet=True))
     assert (tmp_path / "streams.png").exists()

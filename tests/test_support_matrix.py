@@ -242,6 +242,7 @@ def test_the_table_has_every_method_and_column() -> None:
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(METHODS)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_the_table_says_what_is_so(

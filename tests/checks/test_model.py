@@ -16,7 +16,7 @@ def said(kind: type[_broken.Level]) -> dict[str, str]:
     return {finding.name: finding.sentence for finding in checks.model(kind.build()).failed}
 
 
-SLOW = pytest.param("chaotic", marks=pytest.mark.slow)
+SLOW = pytest.param("chaotic", marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize("name", ["diagonal", "correlated", SLOW, "neural", "volatility"])

@@ -87,6 +87,7 @@ def estimates(num: int, gradient: str) -> Estimates:
     return Estimates(*(np.asarray(v) for v in out))
 
 
+@pytest.mark.long
 def test_error_shrinks_like_the_root_of_n() -> None:
     sizes = sorted(RUNS)
     rmse = [estimates(num, "windowed").rmse() for num in sizes]
@@ -115,6 +116,7 @@ def test_elbo_of_many_particles_is_the_ideal_one() -> None:
     assert abs(elbo.mean() - exact()[1]) <= 5.0 * se
 
 
+@pytest.mark.long
 def test_forward_gradient_is_the_same_estimate() -> None:
     """Run by run, so every statement above holds for the paper's form as well."""
     forward, windowed = estimates(8, "forward"), estimates(8, "windowed")

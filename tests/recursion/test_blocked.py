@@ -12,7 +12,7 @@ from tests.recursion._runs import family_zoo, linear_model, run, stream
 from tests.recursion.test_windowed import Plain
 
 
-@pytest.mark.parametrize("entropy", ["closed", "empirical"])
+@pytest.mark.parametrize("entropy", ["closed", pytest.param("empirical", marks=pytest.mark.long)])
 def test_blocks_of_rows_change_nothing(entropy: str) -> None:
     """Values, gradients and masses agree, with a missing row and pairs that are not Gaussian."""
     model = linear_model()
@@ -29,7 +29,7 @@ def test_blocks_of_rows_change_nothing(entropy: str) -> None:
     assert not any(shape[-2:] == (6, 6) for shape in shapes)
 
 
-@pytest.mark.parametrize("points", [4, 8])
+@pytest.mark.parametrize("points", [pytest.param(4, marks=pytest.mark.long), 8])
 def test_blocks_of_particles_change_nothing(points: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of a slot (4 of 8 particles) and several slots per block give the one gradient."""
     model, num = linear_model(), 8 if points == 4 else 4

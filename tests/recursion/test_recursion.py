@@ -65,6 +65,7 @@ def test_one_dominant_weight_does_not_inflate_its_correction() -> None:
     assert float(DenseWeights(jnp.eye(3)).correction().max()) == pytest.approx(5.0)
 
 
+@pytest.mark.long
 def test_closed_and_sampled_entropy_agree_in_expectation() -> None:
     """Mean ELBO over many runs, five standard errors plus the 1 / N bias."""
     model = linear_model()
@@ -87,6 +88,7 @@ def test_closed_and_sampled_entropy_agree_in_expectation() -> None:
     assert abs(closed.mean() - sampled.mean()) < 5 * error + 0.02
 
 
+@pytest.mark.long
 def test_sampled_entropy_can_be_fooled_and_the_empirical_one_cannot() -> None:
     """Few fixed particles: as printed, the estimated ELBO runs away from every likelihood."""
     model = models.ChaoticRNN(2)

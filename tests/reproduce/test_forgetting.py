@@ -5,6 +5,8 @@ import pytest
 from rmcvi.reproduce import reproduce
 from rmcvi.reproduce._progress import Progress
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):

@@ -86,10 +86,9 @@ class PeerMonitor(eqx.Module):
         """
         seen = jnp.isfinite(y)
         scale = jnp.sqrt(jnp.maximum(state.variance, jnp.finfo(y.dtype).tiny))
-        guess = (
-            state.mean if filled is None else jnp.where(jnp.isfinite(filled), filled, state.mean)
-        )
-        z = jnp.clip((jnp.where(seen, y, guess) - state.mean) / scale, -10.0, 10.0)
+        guess = state.last if filled is None else filled
+        known = jnp.where(seen, y, jnp.where(jnp.isfinite(guess), guess, state.mean))
+        z = jnp.clip((known - state.mean) / scale, -10.0, 10.0)
         healthy = self._score(state) <= 0.5
         state = self._regress(state, seen, z, healthy)
         state = self._standardise(state, seen, y)

@@ -92,11 +92,12 @@ def sweep(
     x = window.slots.x
     length, num, dim = x.shape
     uniform = jnp.full(num, 1.0 / num, x.dtype)
+    newest = uniform / jnp.maximum(window.filled, 1) if reuse else uniform
 
     def goes_on(loop):
         lag, d, _ = loop
         # Not "greater than", so that a mass that is not a number shows.
-        return (lag < length) & ~(jnp.sum(jnp.abs(d)) <= negligible)
+        return (lag < length) & ~(jnp.sum(jnp.abs(d)) <= negligible * jnp.sum(newest))
 
     def back(loop):
         lag, d, found = loop
@@ -113,7 +114,6 @@ def sweep(
         places = (at, at, at, lag)
         return lag + 1, new, tuple(map(_write, found, told, places))
 
-    newest = uniform / jnp.maximum(window.filled, 1) if reuse else uniform
     shapes = ((length, num), (length, num), (length, dim, num), (length,))
     empty = tuple(jnp.zeros(shape, x.dtype) for shape in shapes)
     lag = jnp.zeros((), int)

@@ -28,7 +28,7 @@ from rmcvi._core.checks import check_array, check_instance, check_int, check_key
 from rmcvi._core.inputs import Inputs
 from rmcvi.diagnostics import DriftDetector, SensorMonitor
 from rmcvi.estimator import _query
-from rmcvi.estimator._best import Best, go_on
+from rmcvi.estimator._best import Best
 from rmcvi.estimator._health import Health
 from rmcvi.estimator._learning import learn
 from rmcvi.estimator._predict import predict, screen
@@ -210,8 +210,7 @@ class OnlineEstimator(AbstractLearner):
             new,
             (state.t + 1, watch, state.skipped + ~sound),
         )
-        if self.watch.health is not None and watch.health is not None and self.watch.damps:
-            new = go_on(self.watch.health, watch.health, new)
+        new = self.watch.mend(watch, new)
         told = LearnerInfo(
             prediction=prediction,
             step=info,

@@ -1,11 +1,14 @@
 """The learner's eyes: health of its steps, drift of its score, failure of its sensors."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi._contract import Info, Prediction
 from rmcvi.diagnostics import DriftDetector, DriftState, SensorMonitor, SensorState
+from rmcvi.estimator._best import go_on
 from rmcvi.estimator._health import Alarm, Health, HealthState
 
 
@@ -84,3 +87,9 @@ class Watch(eqx.Module):
             failed = jnp.any(suspicion.score > 0.5)
             alarms = alarms + jnp.where(failed, int(Alarm.SENSOR), 0)
         return WatchState(health, drift, state.sensors), alarms, change
+
+    def mend(self, state: WatchState, learner: Any) -> Any:
+        """The learner's state, its best parameters kept or put back; without damping, as it is."""
+        if self.health is None or state.health is None or learner.best is None:
+            return learner
+        return go_on(self.health, state.health, learner)

@@ -82,16 +82,34 @@ def test_collapsed_weights_and_short_windows_raise_their_flags() -> None:
     assert Alarm.NONE.sentences == []
 
 
+class Ascent(eqx.Module):
+    """As much of an optimiser's state as is of interest here."""
+
+    gate: Any
+
+
 class Kept(eqx.Module):
     """As much of a learner's state as is of interest here."""
 
     theta: Any
     phi: Any
     best: Best
+    theta_ascent: Ascent
+    phi_ascent: Ascent
+
+    @classmethod
+    def of(cls, value: float, best: Best | None = None) -> "Kept":
+        """All parameters equal to `value`; phi is frozen."""
+        theta, phi = jnp.full(2, value), jnp.full(1, value)
+        gates = Ascent(jnp.ones(())), Ascent(jnp.zeros(()))
+        return cls(theta, phi, best or Best.of(theta, phi), *gates)
 
 
 def test_a_lost_learner_goes_back_to_its_best_time() -> None:
-    """Parameters that predicted well are kept, come back when nothing else helps, and only once."""
+    """Parameters that predicted well are kept, come back when nothing else helps, and only once.
+
+    A frozen one stays where it is.
+    """
     health = rmcvi.Health(warmup=10)
     well, lost = (
         eqx.tree_at(
@@ -101,14 +119,13 @@ def test_a_lost_learner_goes_back_to_its_best_time() -> None:
         )
         for score, bad in ((0.0, False), (-9.0, True))
     )
-    start = Kept(jnp.zeros(2), jnp.zeros(1), Best.of(jnp.zeros(2), jnp.zeros(1)))
-    good = go_on(health, well, Kept(jnp.ones(2), jnp.ones(1), start.best))
+    good = go_on(health, well, Kept.of(1.0, Kept.of(0.0).best))
     np.testing.assert_array_equal(good.best.theta, 1.0)
     np.testing.assert_allclose(good.best.merit, 1.0)
-    worse = go_on(health, lost, Kept(jnp.full(2, 7.0), jnp.full(1, 7.0), good.best))
+    worse = go_on(health, lost, Kept.of(7.0, good.best))
     np.testing.assert_array_equal(worse.theta, 1.0)
-    np.testing.assert_array_equal(worse.phi, 1.0)
+    np.testing.assert_array_equal(worse.phi, 7.0)
     assert int(worse.best.returns) == 1
-    again = go_on(health, lost, Kept(jnp.full(2, 8.0), jnp.full(1, 8.0), worse.best))
+    again = go_on(health, lost, Kept.of(8.0, worse.best))
     np.testing.assert_array_equal(again.theta, 8.0)
     assert int(again.best.returns) == 1

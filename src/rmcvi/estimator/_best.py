@@ -8,8 +8,9 @@ put back, once, when the shortest steps have not helped.
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi._core import tree
 from rmcvi.estimator._health import Health, HealthState
@@ -44,9 +45,13 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
         jnp.where(keep | back, now.merit, known),
         best.returns + back,
     )
+    theta = _back(back, best.theta, state.theta, state.theta_ascent.gate)
+    phi = _back(back, best.phi, state.phi, state.phi_ascent.gate)
     return eqx.tree_at(
-        lambda s: (s.theta, s.phi, s.best),
-        state,
-        (tree.where(back, best.theta, state.theta), tree.where(back, best.phi, state.phi), fresh),
-        is_leaf=lambda v: v is None,
+        lambda s: (s.theta, s.phi, s.best), state, (theta, phi, fresh), is_leaf=lambda v: v is None
     )
+
+
+def _back(back: Bool[Array, ""], best: PyTree, now: PyTree, gate: PyTree) -> PyTree:
+    """Each parameter as it was at the best time, unless it is frozen."""
+    return jax.tree.map(lambda b, n, g: jnp.where(back & (g > 0.0), b, n), best, now, gate)

@@ -155,11 +155,7 @@ def _step(
     state, info = learner.step(state, y, inputs)
     prediction = getattr(info, "prediction", None) or _nothing(d)
     filled, mean, std = _present(learner, state, y, inputs, prediction)
-    peers, apart = monitors.peers, jnp.zeros(d)
-    if peers is not None:
-        peers, apart, _ = PEERS.step(peers, y, filled)
-    monitors, failure, alarms = _watch(monitors, info, prediction, raw, scale, apart)
-    monitors = Monitors(monitors.sensors, peers, monitors.drift)
+    monitors, failure, alarms = _watch(monitors, info, prediction, (y, filled), raw, scale)
     numbers = [
         prediction.log_score,
         _number(info, "elbo") / jnp.maximum(_number(state, "t"), 1.0),
@@ -216,20 +212,23 @@ def _watch(
     monitors: Monitors,
     info: Any,
     prediction: Prediction,
+    row: tuple[Array, Array],
     raw: Array,
     scale: Array,
-    apart: Array,
 ) -> tuple[Monitors, Array, Array]:
     """Failure scores and alarms: the learner's own, and the shell's for what it lacks.
 
-    Sensors are always watched here as well, for standardised values never repeat exactly; `apart`
-    says which disagree with their peers.
+    Sensors are always watched here as well, for standardised values never repeat exactly. `row` is
+    what was observed, and the same with its gaps filled, in the learner's units.
     """
     spread = 0.5 * (prediction.high - prediction.low) * scale
     sensors, failure, _ = SENSORS.step(monitors.sensors, raw, prediction.p_value, spread)
     own = getattr(info, "sensor_score", None)
-    failure = jnp.maximum(failure, apart)
     failure = failure if own is None else jnp.maximum(failure, own)
+    peers = monitors.peers
+    if peers is not None:
+        peers, apart, _ = PEERS.step(peers, *row)
+        failure = jnp.maximum(failure, apart)
     drift, flags = monitors.drift, getattr(info, "alarms", None)
     if flags is None:
         # In units of each column's usual change, or a gap in one would look like a change.
@@ -242,4 +241,4 @@ def _watch(
         flags = jnp.where(drifted & (change < 0.0), int(Alarm.DRIFT), 0)
     failed = jnp.any(failure > 0.5)
     flags = jnp.where(failed, flags | int(Alarm.SENSOR), flags)
-    return Monitors(sensors, monitors.peers, drift), failure, flags
+    return Monitors(sensors, peers, drift), failure, flags

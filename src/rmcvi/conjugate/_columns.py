@@ -1,10 +1,11 @@
 """What all components share about the columns: which are known, and how often each was seen.
 
 A column is known once it has `need` values that vary; until then it is missing to the model and
-predicted by its last value, with the scale of its changes so far.
+predicted by its last value.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -14,6 +15,15 @@ NEED = 8
 """Values without which a column is not known."""
 VARIES = 1e-6
 """Least deviation, relative to the size of the values."""
+ABSURD, SPARED = 100.0, 2
+"""First values further than so many mean deviations from the median (the mean without the largest
+`SPARED` of them) are codes or faults, and units do not rest on them."""
+SHIFT = 6.0
+"""Values in a row that are far from all components before their level is taken for the new one."""
+ANEW = 30.0
+"""Values that the units rest on at a new level: the rest is learned anew."""
+STUCK = 24.0
+"""Repeats of a value after which a column teaches nothing until it moves again."""
 
 
 class Columns(eqx.Module):
@@ -29,7 +39,7 @@ class Columns(eqx.Module):
     rows: Float[Array, ""]
     """Rows in which anything was seen."""
     streak: Float[Array, "dy"]
-    """Values in a row that were far out."""
+    """Values in a row that were far from what all components expected."""
     visits: list[Float[Array, "_ dy"]]
     """Values behind each entry of the profiles."""
 
@@ -47,101 +57,88 @@ class Columns(eqx.Module):
             visits=[jnp.zeros((period, design.size)) for period in design.periods],
         )
 
-    def count(self, y: Float[Array, "dy"], phase: Float[Array, ""], design: Design) -> "Columns":
+    def count(
+        self, teaches: Bool[Array, "dy"], phase: Float[Array, ""], design: Design
+    ) -> "Columns":
         """One row more."""
-        seen = (self.known & ~jnp.isnan(y)).astype(y.dtype)
+        new = teaches.astype(self.values.dtype)
         places = [design.places(phase, period)[0] for period in design.periods]
         return Columns(
             known=self.known,
             scale=self.scale,
-            values=self.values + seen,
-            noisy=self.noisy + seen,
-            rows=self.rows + jnp.max(seen),
+            values=self.values + new,
+            noisy=self.noisy + new,
+            rows=self.rows + jnp.max(new),
             streak=self.streak,
-            visits=[v.at[j].add(seen) for v, j in zip(self.visits, places, strict=True)],
+            visits=[v.at[j].add(new) for v, j in zip(self.visits, places, strict=True)],
         )
 
-    def judge(self, ratio: Float[Array, "m dy"], y: Float[Array, "dy"], gate: float) -> "Columns":
-        """Lengthen or end the streaks; `ratio` is e^2 / S of each component."""
-        far = jnp.min(ratio, 0) > gate**2
-        streak = jnp.where(far, self.streak + 1.0, 0.0)
+    def judge(
+        self, ratio: Float[Array, "m dy"], y: Float[Array, "dy"], gate: float
+    ) -> tuple["Columns", Bool[Array, "dy"]]:
+        """Lengthen or end the streaks, and say which columns are at a new level.
+
+        `ratio` is e^2 / S of each component.
+        """
         seen = self.known & ~jnp.isnan(y)
-        return eqx.tree_at(lambda c: c.streak, self, jnp.where(seen, streak, self.streak))
+        far = jnp.min(ratio, 0) > gate**2  # of all, so that each has been far for the whole streak
+        streak = jnp.where(seen, jnp.where(far, self.streak + 1.0, 0.0), self.streak)
+        moved = streak >= SHIFT
+        columns = eqx.tree_at(
+            lambda c: (c.streak, c.values),
+            self,
+            (
+                jnp.where(moved, 0.0, streak),
+                jnp.where(moved, jnp.minimum(self.values, ANEW), self.values),
+            ),
+        )
+        return columns, moved
+
+    def meet(
+        self, recent: Float[Array, "n dy"]
+    ) -> tuple["Columns", Bool[Array, "n dy"], Bool[Array, "dy"]]:
+        """The columns, those now known among them, values to rest on, and which became known."""
+        valid = _plausible(recent)
+        found = Moments.of(recent, valid)
+        size = Moments.of(jnp.abs(recent), valid).mean
+        varies = jnp.sqrt(found.variance) > VARIES * (size + jnp.finfo(size.dtype).tiny)
+        new = ~self.known & (found.count >= NEED) & varies
+        columns = eqx.tree_at(
+            lambda c: (c.known, c.scale, c.values),
+            self,
+            (
+                self.known | new,
+                jnp.where(new, size, self.scale),
+                jnp.where(new, found.count, self.values),
+            ),
+        )
+        return columns, valid, new
 
 
-class Waiting(eqx.Module):
-    """Columns before they are known: latest values, and a random walk's scale."""
+class Moments(eqx.Module):
+    """Mean and variance of some values."""
 
-    early: Float[Array, "warm dy"]
-    """Latest values, last one last; those before the first are of no meaning."""
+    mean: Float[Array, "dy"]
+    variance: Float[Array, "dy"]
     count: Float[Array, "dy"]
-    last: Float[Array, "dy"]
-    changes: Float[Array, "dy"]
-    """Sum of squared changes."""
-    low: Float[Array, "dy"]
-    high: Float[Array, "dy"]
-    """Range of the values that were not far out."""
 
     @classmethod
-    def empty(cls, warm: int, size: int) -> "Waiting":
-        """Nothing seen."""
-        zeros, endless = jnp.zeros(size), jnp.full(size, jnp.inf, float)
-        return cls(jnp.zeros((warm, size)), zeros, zeros, zeros, endless, -endless)
-
-    @property
-    def deviation(self) -> Float[Array, "dy"]:
-        """Scale of the next change; 1 before the first value."""
-        mean = (self.changes + 0.02 * self.last**2) / (self.count + 1.0)
-        return jnp.where(self.count > 0.0, jnp.sqrt(mean + 1e-12), 1.0)
-
-    @property
-    def valid(self) -> Bool[Array, "warm dy"]:
-        """Which entries of `early` are values."""
-        warm = self.early.shape[0]
-        return jnp.arange(warm)[::-1][:, None] < self.count[None]
-
-    def add(self, y: Float[Array, "dy"], simple: Bool[Array, "dy"], columns: Columns) -> "Waiting":
-        """After one row; `simple` columns were predicted by their last value."""
-        seen = ~jnp.isnan(y)
-        y = jnp.where(seen, y, self.last)
-        change = jnp.where(seen & simple & (self.count > 0.0), (y - self.last) ** 2, 0.0)
-        pushed = jnp.concatenate([self.early[1:], y[None]])
-        inside = seen & ~(columns.known & (columns.streak > 0.0))
-        return Waiting(
-            early=jnp.where((seen & ~columns.known)[None], pushed, self.early),
-            count=self.count + seen.astype(y.dtype),
-            last=y,
-            changes=self.changes + change,
-            low=jnp.where(inside, jnp.minimum(self.low, y), self.low),
-            high=jnp.where(inside, jnp.maximum(self.high, y), self.high),
-        )
-
-    def ready(self, columns: Columns) -> tuple[Columns, Bool[Array, "dy"]]:
-        """The columns, those now known among them, and which became so."""
-        valid, num = self.valid, jnp.maximum(jnp.sum(self.valid, 0), 1)
-        size = jnp.sum(jnp.where(valid, jnp.abs(self.early), 0.0), 0) / num
-        _, variance = moments(self.early, valid)
-        varies = jnp.sqrt(variance) > VARIES * (size + jnp.finfo(size.dtype).tiny)
-        new = ~columns.known & (num >= NEED) & varies
-        known = columns.known | new
-        return (
-            eqx.tree_at(
-                lambda c: (c.known, c.scale, c.values),
-                columns,
-                (
-                    known,
-                    jnp.where(new, size, columns.scale),
-                    jnp.where(new, num.astype(size.dtype), columns.values),
-                ),
-            ),
-            new,
-        )
+    def of(cls, values: Float[Array, "n dy"], valid: Bool[Array, "n dy"]) -> "Moments":
+        """Of the valid ones."""
+        count = jnp.sum(valid, 0).astype(values.dtype)
+        num = jnp.maximum(count, 1.0)
+        mean = jnp.sum(jnp.where(valid, values, 0.0), 0) / num
+        square = jnp.where(valid, (values - mean[None]) ** 2, 0.0)
+        return cls(mean, jnp.sum(square, 0) / num, count)
 
 
-def moments(
-    values: Float[Array, "n dy"], valid: Bool[Array, "n dy"]
-) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
-    """Mean and variance of the valid values."""
-    num = jnp.maximum(jnp.sum(valid, 0), 1)
-    mean = jnp.sum(jnp.where(valid, values, 0.0), 0) / num
-    return mean, jnp.sum(jnp.where(valid, (values - mean[None]) ** 2, 0.0), 0) / num
+def _plausible(values: Float[Array, "n dy"]) -> Bool[Array, "n dy"]:
+    """Which of the first values are no codes or faults."""
+
+    def one(column: Float[Array, "n"]) -> Bool[Array, "n"]:
+        seen = ~jnp.isnan(column)
+        away = jnp.where(seen, jnp.abs(column - jnp.nanmedian(column)), 0.0)
+        usual = jnp.sum(jnp.sort(away)[:-SPARED]) / jnp.maximum(jnp.sum(seen) - SPARED, 1)
+        return seen & (away <= ABSURD * usual)
+
+    return jax.vmap(one, 1, 1)(values)

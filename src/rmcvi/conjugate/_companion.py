@@ -14,6 +14,8 @@ from jaxtyping import Array, Bool, Float
 
 LARGEST = 9.0
 """No variance above that of 3 standard units: an unstable F in a long gap."""
+RIDGE = 100.0
+"""Roundings that are added to the diagonal before innovations are solved for."""
 FILLED = 4.0
 """A value that was not seen lies within this many standard deviations."""
 
@@ -69,4 +71,8 @@ class Companion(eqx.Module):
         inner = self.covariance[:size, :size] + jnp.diag(extra)
         inner = jnp.where(both, inner, jnp.eye(size))
         rows = jnp.where(seen[:, None], self.covariance[:size], 0.0)
-        return jnp.linalg.solve(inner, rows).T, inner
+        # Solved in units of its diagonal: columns may differ by orders of magnitude.
+        unit = 1.0 / jnp.sqrt(jnp.maximum(jnp.diagonal(inner), 1e-12))
+        ridge = RIDGE * jnp.finfo(inner.dtype).eps * jnp.eye(size)
+        scaled = inner * unit[:, None] * unit[None] + ridge
+        return (jnp.linalg.solve(scaled, rows * unit[:, None]) * unit[:, None]).T, inner

@@ -7,176 +7,274 @@ Predict (`ahead`), then condition and learn (`learn`). Missing and unknown colum
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from rmcvi.conjugate._columns import Columns
+from rmcvi._core import tree
+from rmcvi._core.regression import Regression
+from rmcvi.conjugate._columns import SHIFT, Columns
 from rmcvi.conjugate._companion import Companion
 from rmcvi.conjugate._design import BOUND, GAINS, Design
 from rmcvi.conjugate._noise import Noise
-from rmcvi.conjugate._rows import Rows
 from rmcvi.conjugate._settings import Settings
-from rmcvi.conjugate._units import Located, Units, bend
+from rmcvi.conjugate._units import Located, Units, to_asinh
 
 JITTER = 1e-6
+"""Least variance of a prediction: a thousandth of the column's deviation."""
 MOST = 4.0
 """Variance of the mean beyond this does not count."""
+WIDER = 4.0
+"""A new level whose values scatter by so many deviations is a new scale, too."""
 
 
 class Kind(eqx.Module):
     """What tells components apart."""
 
-    bent: Bool[Array, "*m"]
+    asinh: Bool[Array, "*m"]
     """Linear in s asinh(y / s), not in y."""
     mask: Float[Array, "*m k"]
     """Inputs in use."""
 
 
-class Component(eqx.Module):
-    """All that one component has learned, in its own standard units."""
+class Path(eqx.Module):
+    """Where a filter is: the last rows, and the older ones that long lags need."""
 
-    rows: Rows
     state: Companion
     older: Float[Array, "older dy"]
     """Rows before those of the state, latest first."""
+
+    def onward(self, state: Companion, design: Design) -> "Path":
+        """One row on."""
+        older = jnp.concatenate([state.mean[None, -design.size :], self.older])[: design.older]
+        return Path(state, older)
+
+    def expressed(self, r: Float[Array, "dy"], f: Float[Array, "dy"]) -> "Path":
+        """In units in which z is r z + f."""
+        repeat = self.state.mean.shape[0] // r.shape[0]
+        ratios, shifts = jnp.tile(r, repeat), jnp.tile(f, repeat)
+        mean = self.state.mean * ratios + shifts
+        cov = self.state.covariance * ratios[:, None] * ratios[None]
+        return Path(Companion(mean, cov), self.older * r[None] + f[None])
+
+
+class Component(eqx.Module):
+    """All that one component has learned, in its own standard units."""
+
+    rows: Regression
+    path: Path
+    """The filter."""
+    trial: Path
+    """A forecast under way, by which those of its length are judged."""
     profiles: list[Float[Array, "_ dy"]]
     noise: Noise
     units: Units
+    apart: Float[Array, "2 dy"]
+    """Mean of e and sum of its squares around it over the streak of values that are far out."""
 
     @classmethod
     def prior(cls, design: Design) -> "Component":
         """Nothing seen."""
         d, n = design.size, (design.own + 1) * design.size
         waves = 2 * min(2, design.harmonics)
+        path = Path(Companion(jnp.zeros(n), jnp.eye(n)), jnp.zeros((design.older, d)))
         return cls(
-            rows=Rows.prior(*design.prior()),
-            state=Companion(jnp.zeros(n), jnp.eye(n)),
-            older=jnp.zeros((design.older, d)),
+            rows=Regression.prior(*design.prior()),
+            path=path,
+            trial=path,
             profiles=[jnp.zeros((period, d)) for period in design.periods],
             noise=Noise.prior(d, waves + 2),
             units=Units(jnp.zeros(d), jnp.ones(d)),
+            apart=jnp.zeros((2, d)),
         )
+
+    def season(
+        self, columns: Columns, phase: Float[Array, ""], design: Design
+    ) -> list[tuple[Float[Array, "dy"], Float[Array, "dy"]]]:
+        """Each profile at this phase and the one before.
+
+        An empty one falls back on that of the shorter period, the shortest on the last value.
+        """
+        last = self.path.state.mean[: design.size]
+        pairs, back = [], (last, last)
+        for profile, count, period in zip(
+            self.profiles, columns.visits, design.periods, strict=True
+        ):
+            places = design.places(phase, period)
+            back = tuple(
+                jnp.where(count[j] > 0.0, profile[j], b) for j, b in zip(places, back, strict=True)
+            )
+            pairs.append(back)
+        return pairs
+
+
+class Row(eqx.Module):
+    """What is known of a row before it is seen: exogenous inputs, phase, time since the last."""
+
+    u: Float[Array, "du"]
+    phase: Float[Array, ""]
+    dt: Float[Array, ""]
+
+
+class Value(eqx.Module):
+    """A row that was seen, what it may teach, and how far values far out are followed."""
+
+    y: Float[Array, "dy"]
+    teaches: Bool[Array, "dy"]
+    belief: Float[Array, "dy"]
 
 
 class Ahead(eqx.Module):
     """A prediction in standard units, and what learning from its outcome needs."""
 
-    phi: Float[Array, "dy k"]
-    lever: Float[Array, "dy"]
+    white: Float[Array, "dy k"]
+    leverage: Float[Array, "dy"]
     features: Float[Array, "dy f"]
-    variance: Float[Array, "dy"]
-    """D^2."""
+    noise: Float[Array, "dy"]
+    """Variance D^2 of the noise."""
     transition: Float[Array, "dy lags"]
     joint: Companion
 
     @property
     def mu(self) -> Float[Array, "dy"]:
         """Mean of the row."""
-        return self.joint.mean[: self.lever.shape[0]]
+        return self.joint.mean[: self.leverage.shape[0]]
 
     @property
-    def spread(self) -> Float[Array, "dy"]:
-        """S."""
-        return jnp.diagonal(self.joint.covariance)[: self.lever.shape[0]]
+    def variance(self) -> Float[Array, "dy"]:
+        """The variance S."""
+        return jnp.maximum(jnp.diagonal(self.joint.covariance)[: self.leverage.shape[0]], JITTER)
 
 
 def ahead(
     component: Component,
+    path: Path,
     columns: Columns,
     mask: Float[Array, "k"],
-    u: Float[Array, "du"],
-    phase: Float[Array, ""],
+    row: Row,
     design: Design,
 ) -> tuple[Ahead, Located]:
-    """The next row, given all before it."""
-    past = component.state.past(design.size)
-    waves, first_waves = design.season(phase)
-    pairs, back = [], (past[0], past[0])
-    for profile, count, period in zip(
-        component.profiles, columns.visits, design.periods, strict=True
-    ):
-        # An empty profile falls back on that of the shorter period, that one on the last value.
-        places = design.places(phase, period)
-        back = tuple(
-            jnp.where(count[j] > 0.0, profile[j], b) for j, b in zip(places, back, strict=True)
-        )
-        pairs.append(back)
-    phi = mask[None] * design.inputs(past, component.older, pairs, waves, u)
+    """The next row on a path, given all before it."""
+    past = path.state.past(design.size)
+    waves, first_waves = design.season(row.phase)
+    pairs = component.season(columns, row.phase, design)
+    phi = mask[None] * design.inputs(past, path.older, pairs, waves, row.u)
     rows, noise = component.rows, component.noise
     mu = jnp.clip(jnp.sum(rows.weights * phi, 1), -BOUND, BOUND)
-    _, lever = rows.spread(phi)
+    white, leverage = jax.vmap(Regression.leverage)(rows, phi)
     features = noise.features(first_waves, mu)
     variance = noise.now(features)
     root = jnp.sqrt(variance)
     cov = root[:, None] * noise.correlation * root[None]
-    cov = cov + jnp.diag(jnp.minimum(lever, MOST) + JITTER)
+    cov = cov + jnp.diag(jnp.minimum(leverage, MOST) + JITTER)
     transition = design.transition(rows.weights)
-    joint = component.state.ahead(mu, transition, cov)
-    told = Ahead(phi, lever, features, variance, transition, joint)
-    return told, component.units.located(told.mu, told.spread)
+    joint = path.state.ahead(mu, transition, jnp.maximum(row.dt, 1.0) * cov)
+    told = Ahead(white, leverage, features, variance, transition, joint)
+    return told, component.units.located(told.mu, told.variance)
 
 
 def standardised(
-    component: Component, columns: Columns, bent: Bool[Array, ""], y: Float[Array, "dy"]
+    component: Component, columns: Columns, asinh: Bool[Array, ""], y: Float[Array, "dy"]
 ) -> tuple[Float[Array, "dy"], Bool[Array, "dy"]]:
     """Values z, with 0 for what the model does not see, and what it sees."""
     seen = columns.known & ~jnp.isnan(y)
-    z = component.units.standard(bend(y, columns.scale, bent))
+    z = component.units.standard(to_asinh(y, columns.scale, asinh))
     return jnp.where(seen, z, 0.0), seen
 
 
 def extra_noise(
-    ratio: Float[Array, "dy"], spread: Float[Array, "dy"], columns: Columns, gate: float
+    ratio: Float[Array, "dy"],
+    variance: Float[Array, "dy"],
+    belief: Float[Array, "dy"],
+    gate: float,
 ) -> Float[Array, "dy"]:
-    """R: a value beyond `gate` deviations counts less, the less the longer such values last."""
-    far = jnp.maximum(1.0, ratio / (gate * 4.0**columns.streak) ** 2)
-    return spread * (far - 1.0)
+    """R: the state follows a value beyond `gate` deviations by a share `belief`, or less than
+    `gate` deviations if that is more.
+    """
+    share = jnp.maximum(jnp.minimum(1.0, gate**2 / jnp.maximum(ratio, 1e-12)), belief)
+    return variance * (1.0 / share - 1.0)
 
 
 def learn(
     component: Component,
     told: Ahead,
     columns: Columns,
-    bent: Bool[Array, ""],
-    y: Float[Array, "dy"],
+    asinh: Bool[Array, ""],
+    value: Value,
     phase: Float[Array, ""],
     design: Design,
     settings: Settings,
 ) -> tuple[Component, Float[Array, "dy"]]:
     """The component after the row, and the squared errors e^2 / S; `columns` counts the row."""
-    z, seen = standardised(component, columns, bent, y)
-    spread, nu = told.spread, settings.degrees
+    z, seen = standardised(component, columns, asinh, value.y)
+    variance, nu = told.variance, settings.degrees
     error = jnp.where(seen, z - told.mu, 0.0)
-    ratio = error**2 / spread
-    state = told.joint.condition(error, extra_noise(ratio, spread, columns, settings.gate), seen)
-    weight = (nu + 1.0) / (nu + ratio)
-    free = jnp.maximum(spread - told.lever, told.variance) / weight
-    rows = component.rows.learn(told.phi, error, free, seen, settings.keep, design.prior()[1])
-    share = told.variance / spread
-    surprise = (weight * ratio - 1.0) * share
-    noise = component.noise.learn(
-        surprise, told.features, seen, columns.noisy, settings.slow, settings.slow_slopes
+    ratio = error**2 / variance
+    state = told.joint.condition(
+        error, extra_noise(ratio, variance, value.belief, settings.gate), seen
     )
+    teaches = value.teaches & (ratio <= settings.gate**2)
+    weight = (nu + 1.0) / (nu + ratio)
+    free = jnp.maximum(variance - told.leverage, told.noise) / weight
+    most = design.prior()[1]
+    taught = jax.vmap(Regression.learn, (0, 0, 0, 0, None, 0))(
+        component.rows, told.white, error, free, settings.keep, most
+    )
+    rows = jax.tree.map(
+        lambda a, b: jnp.where(teaches.reshape(-1, *[1] * (a.ndim - 1)), a, b),
+        taught,
+        component.rows,
+    )
+    surprise = (weight * ratio - 1.0) * (told.noise / variance)
+    noise = component.noise.learn(surprise, told.features, teaches, columns.noisy, settings)
     rate = jnp.maximum(1.0 / (10.0 + columns.rows), settings.slow)
-    noise = noise.correlate(_second_moment(told, state), jnp.where(jnp.any(seen), rate, 0.0))
+    noise = noise.correlate(_second_moment(told, state), jnp.where(jnp.any(teaches), rate, 0.0))
+    far = seen & (ratio > settings.gate**2)
+    mean, square = component.apart
+    centre = mean + (error - mean) / (columns.streak + 1.0)
+    apart = jnp.stack([centre, square + (error - mean) * (error - centre)])
     new = Component(
         rows=rows,
-        state=state,
-        older=jnp.concatenate([state.mean[None, -design.size :], component.older])[: design.older],
-        profiles=_follow(component, columns, state, seen, phase, design),
+        path=component.path.onward(state, design),
+        trial=component.trial,
+        profiles=_follow(component, columns, state, teaches, phase, design),
         noise=noise,
         units=component.units,
+        apart=jnp.where(seen, jnp.where(far, apart, 0.0), component.apart),
     )
-    gain = jnp.where(seen, 1.0 / jnp.minimum(columns.values, settings.memory), 0.0)
+    gain = jnp.where(teaches, 1.0 / jnp.minimum(columns.values, settings.memory), 0.0)
     return _express(new, component.units.learn(z, gain)), ratio
+
+
+def relocate(component: Component, which: Bool[Array, "dy"]) -> Component:
+    """Columns at a new level: everything that was learned moves there with the units.
+
+    If the values at the new level scatter far more than expected, the units widen as well.
+    """
+    mean, square = component.apart
+    spread = jnp.sqrt(square / SHIFT)
+    usual = jnp.sqrt(component.noise.variance)
+    wider = jnp.where(spread > WIDER * jnp.maximum(usual, 1.0), spread, 1.0)
+    units = component.units.moved(mean, wider, which)
+    # The state is at the new level already; what is older than the streak moves there.
+    _, shift = component.units.change(units)
+    state = component.path.state
+    there = jnp.tile(jnp.where(which, shift, 0.0), state.mean.shape[0] // mean.shape[0])
+    state = Companion(jnp.clip(state.mean + there, -BOUND, BOUND), state.covariance)
+    path = Path(state, component.path.older)
+    trial = tree.where(jnp.any(which), path, component.trial)
+    apart = jnp.where(which, 0.0, component.apart)
+    return eqx.tree_at(
+        lambda c: (c.units, c.path, c.trial, c.apart), component, (units, path, trial, apart)
+    )
 
 
 def _second_moment(told: Ahead, state: Companion) -> Float[Array, "dy dy"]:
     """E[noise noise' | data], in units of D: noise = (I, -F) (x_t, .., x_{t-own})."""
-    from_state = jnp.concatenate([jnp.eye(told.lever.shape[0]), -told.transition], 1)
+    from_state = jnp.concatenate([jnp.eye(told.leverage.shape[0]), -told.transition], 1)
     noise = from_state @ (state.mean - told.joint.mean)
     second = noise[:, None] * noise[None] + from_state @ state.covariance @ from_state.T
-    root = jnp.sqrt(told.variance)
+    root = jnp.sqrt(told.noise)
     return second / (root[:, None] * root[None])
 
 
@@ -184,7 +282,7 @@ def _follow(
     component: Component,
     columns: Columns,
     state: Companion,
-    seen: Bool[Array, "dy"],
+    teaches: Bool[Array, "dy"],
     phase: Float[Array, ""],
     design: Design,
 ) -> list[Float[Array, "_ dy"]]:
@@ -195,24 +293,21 @@ def _follow(
     ):
         j, _ = design.places(phase, period)
         rate = jnp.maximum(1.0 / jnp.maximum(count[j], 1.0), gain)
-        moved = profile[j] + jnp.where(seen, rate, 0.0) * (state.mean[: design.size] - profile[j])
-        profiles.append(profile.at[j].set(moved))
+        step = jnp.where(teaches, rate, 0.0) * (state.mean[: design.size] - profile[j])
+        profiles.append(profile.at[j].set(profile[j] + step))
     return profiles
 
 
 def _express(component: Component, units: Units) -> Component:
     """Everything in new units."""
     r, f = component.units.change(units)
-    repeat = component.state.mean.shape[0] // r.shape[0]
-    ratios, shifts = jnp.tile(r, repeat), jnp.tile(f, repeat)
-    state, noise = component.state, component.noise
+    noise = component.noise
     return Component(
         rows=component.rows,
-        state=Companion(
-            state.mean * ratios + shifts, state.covariance * ratios[:, None] * ratios[None]
-        ),
-        older=component.older * r[None] + f[None],
+        path=component.path.expressed(r, f),
+        trial=component.trial.expressed(r, f),
         profiles=[profile * r[None] + f[None] for profile in component.profiles],
-        noise=Noise(noise.variance * r**2, noise.slopes, noise.volatility, noise.correlation),
+        noise=eqx.tree_at(lambda n: n.variance, noise, noise.variance * r**2),
         units=units,
+        apart=component.apart,
     )

@@ -59,14 +59,14 @@ class Design(eqx.Module):
         return jnp.asarray(np.where(idle & (not seasonal), 0.0, 1.0), float)
 
     def prior(self) -> tuple[Float[Array, "dy k"], Float[Array, "dy k"]]:
-        """Mean and variance of every coefficient."""
+        """Mean and standard deviation of every coefficient."""
         d, own = self.size, np.arange(self.size)
         mean, deviation = np.zeros((d, self.count)), np.full((d, self.count), OTHER)
         mean[own, own] = 1.0
         for lag in range(self.cross):
             deviation[:, lag * d : (lag + 1) * d] = CROSS / (1 + lag)
             deviation[own, lag * d + own] = OWN / (1 + lag)
-        return jnp.asarray(mean, float), jnp.asarray(deviation**2, float)
+        return jnp.asarray(mean, float), jnp.asarray(deviation, float)
 
     def season(self, phase: Float[Array, ""]) -> tuple[Float[Array, "c"], Float[Array, "h"]]:
         """Harmonics for the mean, and the first two of them for the variance."""

@@ -9,12 +9,21 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rmcvi.conjugate._settings import Settings
+
 VOLATILE = 0.9
 """What volatility keeps from one value to the next."""
 SHRINK = 0.99
 """Correlations are held back: K stays positive definite."""
 CUT = 9.0
 """Squared noise beyond this many variances does not count more."""
+LEAST, LARGEST = 1e-8, 100.0
+"""Bounds of the variance, in standard units: below rounding, and of ten deviations."""
+STEEPEST = 3.0
+"""Bound of the slopes, which already make the variance move by a factor of twenty."""
+QUIET, FASTER = -0.9, 20.0
+"""Volatility at which errors have long been next to nothing, and how much faster variances then
+follow: a scale that was far too large is left within tens of rows."""
 
 
 class Noise(eqx.Module):
@@ -48,17 +57,18 @@ class Noise(eqx.Module):
         features: Float[Array, "dy f"],
         seen: Bool[Array, "dy"],
         count: Float[Array, "dy"],
-        slow: float,
-        slow_slopes: float,
+        settings: Settings,
     ) -> "Noise":
         """Variances after a `surprise` E[noise^2] / D^2 - 1; `count` values so far."""
+        slow = settings.slow * jnp.where(self.volatility < QUIET, FASTER, 1.0)
         rate = jnp.where(seen, jnp.maximum(1.0 / count, slow), 0.0)
         tamed = jnp.where(seen, jnp.clip(surprise, -1.0, 3.0), 0.0)
-        turn = jnp.maximum(1.0 / (count + 20.0), slow_slopes) * tamed
+        turn = jnp.maximum(1.0 / (count + 20.0), settings.slow_slopes) * tamed
         volatility = VOLATILE * self.volatility + (1.0 - VOLATILE) * tamed
+        variance = self.variance * (1.0 + rate * jnp.where(seen, surprise, 0.0))
         return Noise(
-            self.variance * (1.0 + rate * jnp.where(seen, surprise, 0.0)),
-            self.slopes + turn[:, None] * features,
+            jnp.clip(variance, LEAST, LARGEST),
+            jnp.clip(self.slopes + turn[:, None] * features, -STEEPEST, STEEPEST),
             jnp.where(seen, volatility, self.volatility),
             self.correlation,
         )

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from rmcvi._core.checks import check_int, check_real
 from rmcvi._core.inputs import Inputs
-from rmcvi.conjugate._mixture import Band, simple_band
+from rmcvi.conjugate._experts import Band, Experts
 from rmcvi.conjugate._smooth import smooth
 from rmcvi.conjugate._units import Located
 
@@ -50,11 +50,13 @@ def present(learner: Any, state: Any, level: float) -> Band:
     """The row that was taken in last."""
 
     def located(component):
-        mean, cov = component.state.mean, component.state.covariance
+        mean, cov = component.path.state.mean, component.path.state.covariance
         d = learner.dim_obs
         return component.units.located(mean[:d], jnp.diagonal(cov)[:d])
 
-    return _band(learner, state, jax.vmap(located)(state.components), state.recent.y[-1], level)
+    return _band(
+        learner, state, jax.vmap(located)(state.learned.components), state.recent.y[-1], level
+    )
 
 
 def impute(learner: Any, state: Any, lag: int, level: float) -> Band:
@@ -74,25 +76,31 @@ def _impute(learner: Any, state: Any, lag: int, level: float) -> Band:
     recent, kind = state.recent, learner.kind
     us = jax.vmap(state.exogenous.standard)(recent.u)
 
-    def one(component, bent, mask):
+    def one(component, asinh, mask):
         rows = (recent.y, us, recent.phase)
-        return smooth(component, state.columns, bent, mask, *rows, learner.design, learner.settings)
+        return smooth(
+            component, state.learned.columns, asinh, mask, *rows, learner.design, learner.settings
+        )
 
-    located = jax.vmap(one, out_axes=1)(state.components, kind.bent, kind.mask)
+    located = jax.vmap(one, out_axes=1)(state.learned.components, kind.asinh, kind.mask)
     located, ys = jax.tree.map(lambda v: v[-lag - 1 :], (located, recent.y))
     return jax.vmap(lambda told, y: _band(learner, state, told, y, level))(located, ys)
 
 
 def _band(learner: Any, state: Any, told: Located, y: Float[Array, "dy"], level: float) -> Band:
-    """Values that were seen as they are, the others by the mixture."""
+    """Values that were seen as they are, the others by the components."""
     half = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
-    columns, waiting = state.columns, state.waiting
-    band = state.mixture.band(
-        told, columns.scale, learner.kind.bent, waiting, learner.settings.degrees, half
+    walk, size = state.learned.walk, learner.dim_obs
+    last = Located(walk.last[None], walk.deviation[None])
+    told = jax.tree.map(lambda *v: jnp.concatenate(v), told, last, last)
+    lastly = jnp.arange(told.location.shape[0]) >= told.location.shape[0] - 2
+    experts = Experts(
+        told=told,
+        asinh=jnp.concatenate([learner.kind.asinh, jnp.zeros(2, bool)]),
+        valid=state.learned.columns.known[None] != lastly[:, None],
+        horizon=jnp.ones(size),
     )
-    walk = simple_band(waiting, level)
-
-    def choose(simple: Array, modelled: Array) -> Array:
-        return jnp.where(jnp.isnan(y), jnp.where(columns.known, modelled, simple), y)
-
-    return jax.tree.map(choose, walk, band)
+    mixed = state.learned.skill.mixed(
+        experts, state.learned.columns.scale, walk, learner.settings.degrees, half
+    )
+    return jax.tree.map(lambda modelled: jnp.where(jnp.isnan(y), modelled, y), mixed.band)

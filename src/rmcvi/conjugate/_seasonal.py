@@ -15,19 +15,35 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from rmcvi._contract import AbstractLearner
+from rmcvi._contract import AbstractLearner, Prediction
+from rmcvi._core import tree
 from rmcvi._core.checks import check_int, check_real
 from rmcvi._core.inputs import Inputs
-from rmcvi.conjugate import _component, _mixture, _query
-from rmcvi.conjugate._columns import Columns, Waiting, moments
-from rmcvi.conjugate._component import Component, Kind
+from rmcvi.conjugate import _query
+from rmcvi.conjugate._columns import STUCK, Columns, Moments
+from rmcvi.conjugate._component import (
+    Component,
+    Kind,
+    Path,
+    Row,
+    Value,
+    ahead,
+    learn,
+    relocate,
+)
 from rmcvi.conjugate._design import Design
-from rmcvi.conjugate._mixture import Band, Mixture
+from rmcvi.conjugate._experts import Band, Experts, Skill, score
 from rmcvi.conjugate._recent import Exogenous, Recent
 from rmcvi.conjugate._settings import Settings
-from rmcvi.conjugate._state import SeasonalInfo, SeasonalState
-from rmcvi.conjugate._units import Located, Units, bend
+from rmcvi.conjugate._state import Learned, SeasonalInfo, SeasonalState
+from rmcvi.conjugate._trial import Trial
+from rmcvi.conjugate._units import Located, Units, to_asinh
+from rmcvi.conjugate._walk import Walk
 
+FARTHEST = 1500
+"""Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
+HUGE = 1e30
+"""Values beyond this are codes, not values."""
 BURN = 32
 """Rows before the window of `impute`, from which its filter finds its way."""
 
@@ -57,7 +73,7 @@ class SeasonalLearner(AbstractLearner):
         long_period: int | None = 168,
         cross: int = 2,
         own: int = 3,
-        long: Sequence[int] = (23, 24, 25),
+        long: Sequence[int] | None = None,
         harmonics: int = 4,
         phase_input: bool = False,
         plain: bool = True,
@@ -78,7 +94,8 @@ class SeasonalLearner(AbstractLearner):
             long_period: rows in a longer one (None: there is none).
             cross: lags of all columns that explain each.
             own: lags of a column that explain it.
-            long: further lags of its own, beyond `own`.
+            long: further lags of its own, beyond `own` (default: the period and its neighbours, if
+                it is shorter than 1500 rows).
             harmonics: sines and cosines of the period.
             phase_input: the first input is the phase in rows, such as hours since any Monday;
                 otherwise rows are counted.
@@ -99,6 +116,9 @@ class SeasonalLearner(AbstractLearner):
         else:
             check_int("period", period, 2)
             harmonics = min(check_int("harmonics", harmonics), max(1, (period - 1) // 2))
+        if long is None:
+            near = () if period is None or period > FARTHEST else range(period - 1, period + 2)
+            long = [lag for lag in near if lag > own]
         if long_period is not None:
             check_int("long_period", long_period, (period or 0) + 1)
         if check_int("degrees", degrees, 2) % 2:
@@ -131,8 +151,8 @@ class SeasonalLearner(AbstractLearner):
     @property
     def kind(self) -> Kind:
         """What tells the components apart, as arrays."""
-        bent = jnp.asarray([bent for bent, _ in self.kinds])
-        return Kind(bent, jnp.stack([self.design.mask(seasonal) for _, seasonal in self.kinds]))
+        asinh = jnp.asarray([asinh for asinh, _ in self.kinds])
+        return Kind(asinh, jnp.stack([self.design.mask(seasonal) for _, seasonal in self.kinds]))
 
     def init(self, key: Key[Array, ""]) -> SeasonalState:
         """The state before the first observation; nothing is drawn."""
@@ -140,10 +160,13 @@ class SeasonalLearner(AbstractLearner):
         one = Component.prior(self.design)
         rows = max(self.window + BURN, self.warm + 1)
         return SeasonalState(
-            components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
-            columns=Columns.unknown(self.design),
-            waiting=Waiting.empty(self.warm, d),
-            mixture=Mixture(jnp.zeros((m, d))),
+            learned=Learned(
+                components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
+                columns=Columns.unknown(self.design),
+                walk=Walk.unknown(d),
+                skill=Skill.unknown(m + 2, d),
+                trial=Trial.none(d),
+            ),
             recent=Recent.empty(rows, d, self.design.width),
             exogenous=Exogenous.unknown(self.design.width),
             clock=jnp.zeros(()),
@@ -161,36 +184,30 @@ class SeasonalLearner(AbstractLearner):
         self, state: SeasonalState, y: Float[Array, "dy"], inputs: Inputs, level: float
     ) -> tuple[SeasonalState, SeasonalInfo]:
         """A step with intervals of another level."""
-        y = jnp.where(jnp.isfinite(y), y, jnp.nan)
-        u, phase = self._season(state, inputs)
+        y = jnp.where(jnp.abs(y) <= HUGE, y, jnp.nan)
+        u, phase, dt = self._clock(state, inputs)
         recent = state.recent.push(y, u, phase)
         exogenous = state.exogenous.add(u, self.settings.memory)
         started = state.t >= self.warm
-        components, columns = self._welcome(state, started)
-        components, columns, told = self._pass(
-            components,
-            columns,
-            recent,
-            exogenous,
-            jnp.where(state.t == self.warm, self.warm, 0) + started,
-        )
-        simple = ~columns.known | ~started
-        mixture, prediction = _mixture.predict(
-            state.mixture,
-            told,
-            y,
-            columns.scale,
-            self.kind.bent,
-            state.waiting,
-            simple,
-            self.settings.degrees,
-            level,
-        )
+        components, columns = self._meet(state, recent, started)
+        before = state.learned
+        learned = Learned(components, columns, before.walk.wait(dt), before.skill, before.trial)
+        # Usually one row; once, when the first columns are known, the rows that waited for it too.
+        size = recent.y.shape[0]
+        first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
+
+        def row(i: Int[Array, ""], carry: tuple[Learned, Prediction]) -> tuple[Learned, Prediction]:
+            latest = i == size - 1
+            known = Row(
+                exogenous.standard(recent.u[i]), recent.phase[i], jnp.where(latest, dt, 1.0)
+            )
+            return self._row(carry[0], recent.y[i], known, latest & started, latest, level)
+
+        nothing = jnp.full(self.dim_obs, jnp.nan)
+        none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
+        learned, prediction = jax.lax.fori_loop(first, size, row, (learned, none))
         new = SeasonalState(
-            components=components,
-            columns=columns,
-            waiting=state.waiting.add(y, simple, columns),
-            mixture=mixture,
+            learned=learned,
             recent=recent,
             exogenous=exogenous,
             clock=phase,
@@ -199,10 +216,51 @@ class SeasonalLearner(AbstractLearner):
         )
         return new, SeasonalInfo(prediction)
 
-    def _season(
+    def _row(
+        self,
+        learned: Learned,
+        y: Float[Array, "dy"],
+        row: Row,
+        started: Bool[Array, ""],
+        latest: Bool[Array, ""],
+        level: float,
+    ) -> tuple[Learned, Prediction]:
+        """Predict a row, score the prediction, learn from the row.
+
+        A row that is not the `latest` was met before, by the last value.
+        """
+        components, columns, walk = learned.components, learned.columns, learned.walk
+        kind, settings, trial = self.kind, self.settings, learned.trial
+        season = self._alone(components, columns, row.phase)
+        told, located = jax.vmap(lambda c, mask: ahead(c, c.path, columns, mask, row, self.design))(
+            components, kind.mask
+        )
+        experts = self._experts(located, season, walk, walk.last, walk.gap, columns.known & started)
+        scored = score(learned.skill, experts, y, columns.scale, walk, settings, level)
+        components, forecast = self._along(components, columns, row)
+        running = columns.known & started & trial.running & (trial.horizon > 1.5)
+        later = self._experts(forecast, season, walk, trial.last, trial.horizon, running)
+        unknown = jnp.where(running, y, jnp.nan)
+        skill = score(scored.skill, later, unknown, columns.scale, walk, settings, level).skill
+        belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
+        teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
+        columns = columns.count(teaches, row.phase, self.design)
+        value = Value(y, teaches, jnp.where(latest, belief, 0.0))
+        components, ratio = jax.vmap(
+            lambda c, a, asinh: learn(c, a, columns, asinh, value, row.phase, self.design, settings)
+        )(components, told, kind.asinh)
+        columns, moved = columns.judge(ratio, y, settings.gate)
+        components = jax.vmap(lambda c: relocate(c, moved))(components)
+        walked = walk.learn(y, scored.far, settings.gate)
+        trial, components = trial.onward(components, walked, started)
+        new = (walked, skill, trial)
+        new = tree.where(latest, new, (walk, learned.skill, learned.trial))
+        return Learned(components, columns, *new), scored.prediction
+
+    def _clock(
         self, state: SeasonalState, inputs: Inputs
-    ) -> tuple[Float[Array, "du"], Float[Array, ""]]:
-        """Exogenous inputs and the phase of this row."""
+    ) -> tuple[Float[Array, "du"], Float[Array, ""], Float[Array, ""]]:
+        """Exogenous inputs, the phase of this row, and the time since the one before."""
         u = jnp.where(jnp.isfinite(inputs.u), inputs.u, jnp.nan)
         dt = jnp.where(jnp.isfinite(inputs.dt), inputs.dt, 1.0)
         turn = 1.0
@@ -212,54 +270,78 @@ class SeasonalLearner(AbstractLearner):
         clock = jnp.where(state.t > 0, state.clock + dt, 0.0) % turn
         if self.phase_input:
             u, clock = u[1:], jnp.where(jnp.isnan(u[0]), clock, u[0] % turn)
-        return u, clock
+        return u, clock, dt
 
-    def _welcome(self, state: SeasonalState, started: Bool[Array, ""]) -> tuple[Component, Columns]:
+    def _meet(
+        self, state: SeasonalState, recent: Recent, started: Bool[Array, ""]
+    ) -> tuple[Component, Columns]:
         """Columns that have become known get their units."""
-        columns, new = state.waiting.ready(state.columns)
-        new = new & started
-        columns = jax.tree.map(lambda a, b: jnp.where(started, a, b), columns, state.columns)
-        early, valid = state.waiting.early, state.waiting.valid
-        scale = jnp.broadcast_to(columns.scale, early.shape)
+        before = recent.y[:-1]
 
-        def units(old, bent):
-            centre, variance = moments(bend(early, scale, bent), valid)
-            return Units(jnp.where(new, centre, old.centre), jnp.where(new, variance, old.variance))
+        def meet(components: Component, columns: Columns) -> tuple[Component, Columns]:
+            columns, valid, new = columns.meet(before)
 
-        moved = jax.vmap(units)(state.components.units, self.kind.bent)
-        return eqx.tree_at(lambda c: c.units, state.components, moved), columns
-
-    def _pass(
-        self,
-        components: Component,
-        columns: Columns,
-        recent: Recent,
-        exogenous: Exogenous,
-        count: Int[Array, ""],
-    ) -> tuple[Component, Columns, Located]:
-        """Learn from the last `count` rows; the last one's prediction is told.
-
-        Usually one row, none at first, and `warm` more once: the same program for all of them.
-        """
-        rows, kind = recent.y.shape[0], self.kind
-
-        def body(i, carry):
-            components, columns, _ = carry
-            y, phase, u = recent.y[i], recent.phase[i], exogenous.standard(recent.u[i])
-            told, located = jax.vmap(
-                lambda c, mask: _component.ahead(c, columns, mask, u, phase, self.design)
-            )(components, kind.mask)
-            counted = columns.count(y, phase, self.design)
-            components, ratio = jax.vmap(
-                lambda c, a, bent: _component.learn(
-                    c, a, counted, bent, y, phase, self.design, self.settings
+            def units(old: Units, asinh: Array) -> Units:
+                scale = jnp.broadcast_to(columns.scale, before.shape)
+                found = Moments.of(to_asinh(before, scale, asinh), valid)
+                return Units(
+                    jnp.where(new, found.mean, old.centre),
+                    jnp.where(new, found.variance, old.variance),
                 )
-            )(components, told, kind.bent)
-            return components, counted.judge(ratio, y, self.settings.gate), located
 
-        shape = (len(self.kinds), self.design.size)
-        nothing = Located(jnp.zeros(shape), jnp.ones(shape))
-        return jax.lax.fori_loop(rows - count, rows, body, (components, columns, nothing))
+            moved = jax.vmap(units)(components.units, self.kind.asinh)
+            return eqx.tree_at(lambda c: c.units, components, moved), columns
+
+        learned = state.learned
+        unknown = started & ~jnp.all(learned.columns.known)
+        return jax.lax.cond(unknown, meet, lambda *same: same, learned.components, learned.columns)
+
+    def _alone(self, components: Component, columns: Columns, phase: Float[Array, ""]) -> Located:
+        """What the season alone says, in raw units; its deviation is NaN if there is none."""
+        first = jax.tree.map(lambda v: v[0], components)
+        size = self.design.size
+        if not self.design.periods:
+            return Located(jnp.zeros(size), jnp.full(size, jnp.nan))
+        known = columns.visits[0][self.design.places(phase, self.design.periods[0])[0]] > 0.0
+        profile = first.season(columns, phase, self.design)[-1][0]
+        told = first.units.located(profile, jnp.ones(size))
+        return Located(told.location, jnp.where(known, told.deviation, jnp.nan))
+
+    def _along(
+        self, components: Component, columns: Columns, row: Row
+    ) -> tuple[Component, Located]:
+        """The forecast under way, one row on, and what it says of this row."""
+
+        def one(component: Component, mask: Array) -> tuple[Path, Located]:
+            told, located = ahead(component, component.trial, columns, mask, row, self.design)
+            unseen = jnp.zeros(self.design.size, bool)
+            state = told.joint.condition(told.mu, jnp.zeros_like(told.mu), unseen)
+            return component.trial.onward(state, self.design), located
+
+        paths, located = jax.vmap(one)(components, self.kind.mask)
+        return eqx.tree_at(lambda c: c.trial, components, paths), located
+
+    def _experts(
+        self,
+        told: Located,
+        season: Located,
+        walk: Walk,
+        last: Float[Array, "dy"],
+        horizon: Float[Array, "dy"],
+        usable: Bool[Array, "dy"],
+    ) -> Experts:
+        """The components, the season alone and the last value."""
+        wander = walk.deviation * jnp.sqrt(horizon)
+        location = jnp.concatenate([told.location, season.location[None], last[None]])
+        deviation = jnp.concatenate([told.deviation, season.deviation[None], wander[None]])
+        sound = jnp.isfinite(location) & (deviation > 0.0)
+        always = jnp.arange(location.shape[0]) == location.shape[0] - 1
+        return Experts(
+            told=Located(location, deviation),
+            asinh=jnp.concatenate([self.kind.asinh, jnp.zeros(2, bool)]),
+            valid=sound & (usable[None] | always[:, None]),
+            horizon=horizon,
+        )
 
     def forecast(
         self,

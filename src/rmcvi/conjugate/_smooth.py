@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from rmcvi.conjugate._columns import Columns
 from rmcvi.conjugate._companion import Companion
-from rmcvi.conjugate._component import Component, ahead, extra_noise, standardised
+from rmcvi.conjugate._component import Component, Path, Row, ahead, extra_noise, standardised
 from rmcvi.conjugate._design import Design
 from rmcvi.conjugate._settings import Settings
 from rmcvi.conjugate._units import Located
@@ -21,7 +21,7 @@ from rmcvi.conjugate._units import Located
 def smooth(
     component: Component,
     columns: Columns,
-    bent: Bool[Array, ""],
+    asinh: Bool[Array, ""],
     mask: Float[Array, "k"],
     ys: Float[Array, "T dy"],
     us: Float[Array, "T du"],
@@ -30,22 +30,18 @@ def smooth(
     settings: Settings,
 ) -> Located:
     """Law of g(y) at each row given all of them, parameters held; the start is the average row."""
-    n, older = component.state.mean.shape[0], component.older
-    start = Companion(jnp.zeros(n), jnp.eye(n))
+    n, one = component.path.state.mean.shape[0], jnp.ones(())
+    start = Path(Companion(jnp.zeros(n), jnp.eye(n)), jnp.zeros_like(component.path.older))
 
-    def forward(carry, row):
-        state, older = carry
+    def forward(path, row):
         y, u, phase = row
-        here = Component(
-            component.rows, state, older, component.profiles, component.noise, component.units
-        )
-        told, _ = ahead(here, columns, mask, u, phase, design)
-        z, seen = standardised(here, columns, bent, y)
+        told, _ = ahead(component, path, columns, mask, Row(u, phase, one), design)
+        z, seen = standardised(component, columns, asinh, y)
         error = jnp.where(seen, z - told.mu, 0.0)
-        extra = extra_noise(error**2 / told.spread, told.spread, columns, settings.gate)
+        ratio, doubt = error**2 / told.variance, jnp.zeros_like(error)
+        extra = extra_noise(ratio, told.variance, doubt, settings.gate)
         state = told.joint.condition(error, extra, seen)
-        older = jnp.concatenate([state.mean[None, -design.size :], older])[: design.older]
-        return (state, older), (told.joint, told.transition, error, extra, seen)
+        return path.onward(state, design), (told.joint, told.transition, error, extra, seen)
 
     def backward(carry, row):
         r, big = carry
@@ -59,7 +55,7 @@ def smooth(
         move = move + jnp.eye(n, k=-design.size)
         return (move.T @ r, move.T @ big @ move), out
 
-    _, tape = jax.lax.scan(forward, (start, jnp.zeros_like(older)), (ys, us, phases))
+    _, tape = jax.lax.scan(forward, start, (ys, us, phases))
     nothing = jnp.zeros(n), jnp.zeros((n, n))
     return jax.lax.scan(backward, nothing, tape, reverse=True)[1]
 

@@ -4,10 +4,12 @@ import equinox as eqx
 from jaxtyping import Array, Float, Int, Key
 
 from rmcvi._contract import Prediction
-from rmcvi.conjugate._columns import Columns, Waiting
+from rmcvi.conjugate._columns import Columns
 from rmcvi.conjugate._component import Component
-from rmcvi.conjugate._mixture import Mixture
+from rmcvi.conjugate._experts import Skill
 from rmcvi.conjugate._recent import Exogenous, Recent
+from rmcvi.conjugate._trial import Trial
+from rmcvi.conjugate._walk import Walk
 
 
 class SeasonalInfo(eqx.Module):
@@ -16,13 +18,21 @@ class SeasonalInfo(eqx.Module):
     prediction: Prediction
 
 
-class SeasonalState(eqx.Module):
-    """Components (leading axis m) and what they share."""
+class Learned(eqx.Module):
+    """All that rows have taught."""
 
     components: Component
+    """With a leading axis m."""
     columns: Columns
-    waiting: Waiting
-    mixture: Mixture
+    walk: Walk
+    skill: Skill
+    trial: Trial
+
+
+class SeasonalState(eqx.Module):
+    """What was learned, and what the next rows need."""
+
+    learned: Learned
     recent: Recent
     exogenous: Exogenous
     clock: Float[Array, ""]

@@ -7,32 +7,36 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-FAR = 1e4
-"""Standard units beyond this are not told apart."""
+FAR = 1e8
+"""Standard units beyond this are not told apart: their squares must not overflow."""
 WINSOR = 6.0
+"""Deviations beyond which a value does not move the units further."""
 MAX_ASINH = 20.0
+"""Largest argument of sinh, which is 2e8 there."""
+FINEST = 1e-6
+"""Least deviation relative to the centre: what single precision can tell apart."""
 
 
-def bend(
-    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], bent: Bool[Array, ""]
+def to_asinh(
+    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, ""]
 ) -> Float[Array, "*rows dy"]:
-    """g(y)."""
-    return jnp.where(bent, scale * jnp.arcsinh(y / scale), y)
+    """The transformed value g(y)."""
+    return jnp.where(asinh, scale * jnp.arcsinh(y / scale), y)
 
 
-def unbend(
-    g: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], bent: Bool[Array, ""]
+def from_asinh(
+    g: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, ""]
 ) -> Float[Array, "*rows dy"]:
     """The inverse of g."""
-    return jnp.where(bent, scale * jnp.sinh(jnp.clip(g / scale, -MAX_ASINH, MAX_ASINH)), g)
+    return jnp.where(asinh, scale * jnp.sinh(jnp.clip(g / scale, -MAX_ASINH, MAX_ASINH)), g)
 
 
 def log_slope(
-    y: Float[Array, "dy"], scale: Float[Array, "dy"], bent: Bool[Array, ""]
+    y: Float[Array, "dy"], scale: Float[Array, "dy"], asinh: Bool[Array, ""]
 ) -> Float[Array, "dy"]:
     """The logarithm of g'(y)."""
     ratio = jnp.abs(y / scale)
-    return jnp.where(bent, -jnp.log(jnp.hypot(1.0, ratio)), 0.0)
+    return jnp.where(asinh, -jnp.log(jnp.hypot(1.0, ratio)), 0.0)
 
 
 class Located(eqx.Module):
@@ -67,8 +71,20 @@ class Units(eqx.Module):
         error = jnp.where(weight > 0.0, jnp.clip(z, -WINSOR, WINSOR) * self.deviation, 0.0)
         centre = self.centre + weight * error
         variance = (1.0 - weight) * (self.variance + weight * error**2)
-        return Units(centre, jnp.maximum(variance, 1e-12 * (1e-12 + centre**2)))
+        return Units(centre, _floored(centre, variance))
+
+    def moved(
+        self, by: Float[Array, "dy"], wider: Float[Array, "dy"], which: Bool[Array, "dy"]
+    ) -> "Units":
+        """Centre moved `by` deviations, deviation `wider` times itself, in some columns."""
+        centre = jnp.where(which, self.centre + by * self.deviation, self.centre)
+        variance = jnp.where(which, self.variance * wider**2, self.variance)
+        return Units(centre, _floored(centre, variance))
 
     def change(self, new: "Units") -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
         """(r, f): what was z is r z + f in the new units."""
         return self.deviation / new.deviation, (self.centre - new.centre) / new.deviation
+
+
+def _floored(centre: Float[Array, "dy"], variance: Float[Array, "dy"]) -> Float[Array, "dy"]:
+    return jnp.maximum(variance, FINEST**2 * centre**2 + 1e-30)

@@ -1,0 +1,242 @@
+"""Experts mixed column by column and horizon by horizon, with weights that follow their log scores.
+
+    log w_j <- keep log w_j + log p_j(y) (up to a constant),    p(y) = sum_j w_j p_j(y),
+    p_j(y) = t_nu((g_j(y) - loc_j) / (c_j dev_j)) g_j'(y) / (c_j dev_j)
+
+The experts are the components, the season alone and the last value. Horizons are the rows since a
+column was last seen, in bins 1, 2-3, 4-7, ..: each has its own weights and widths c, learned from
+gaps and from forecasts under way, so that a forecast rests on what those of its length achieved.
+Mean and interval come from one distribution: its quantiles are weighted means of the experts'.
+
+Log scores are blind to a few large errors, squares are not: the mean m is pulled towards the last
+value l by the share b that would have had the least squared error of late, m + b (l - m).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from rmcvi._contract import Prediction
+from rmcvi.conjugate._settings import Settings
+from rmcvi.conjugate._student import log_density, nodes, quantile, upper_tail
+from rmcvi.conjugate._units import Located, from_asinh, log_slope, to_asinh
+from rmcvi.conjugate._walk import Walk
+
+BINS = 10
+"""Horizons from 1 to 512 rows; beyond, the last bin serves."""
+KEEP = 0.99
+"""Discount of old scores, per value at horizon 1."""
+GAP = 12.0
+"""Nats that an expert can be behind: it comes back within so many rows if it is better by one."""
+CAP = 6.0
+"""Nats that one value may weigh."""
+NODES = 15
+"""Quantiles whose average is the mean."""
+KEEP_PULL, RELUCTANT, LOUDEST = 0.995, 20.0, 20.0
+"""Discount of the sums behind the pull, what they must outweigh, the largest error that counts."""
+SLOW_WIDTH, SLOW_COVER = 0.01, 0.01
+"""Least rates of the widths and of the interval's coverage."""
+WIDEST, COVER = 3.0, 1.0
+"""Bounds of the logarithms of both."""
+
+
+class Band(eqx.Module):
+    """Mean and central interval, in the units of the data."""
+
+    mean: Float[Array, "*rows dy"]
+    low: Float[Array, "*rows dy"]
+    high: Float[Array, "*rows dy"]
+
+
+class Experts(eqx.Module):
+    """What each expert says of a row: locations and deviations in its own units."""
+
+    told: Located
+    asinh: Bool[Array, "e"]
+    valid: Bool[Array, "e dy"]
+    horizon: Float[Array, "dy"]
+
+    @property
+    def place(self) -> tuple[Int[Array, "dy"], Int[Array, "dy"]]:
+        """The bin of each column's horizon, and its column."""
+        bins = jnp.floor(jnp.log2(jnp.maximum(self.horizon, 1.0)) + 1e-4).astype(int)
+        return jnp.minimum(bins, BINS - 1), jnp.arange(bins.shape[0])
+
+
+class Skill(eqx.Module):
+    """How well the experts have done, by horizon and column."""
+
+    scores: Float[Array, "e bins dy"]
+    """Discounted log scores; the best has 0."""
+    width: Float[Array, "e bins dy"]
+    """Logarithm of c."""
+    cover: Float[Array, "bins dy"]
+    """Logarithm of the factor by which the interval is widened to cover its level."""
+    count: Float[Array, "bins dy"]
+    """Values behind them."""
+    pull: Float[Array, "2 bins dy"]
+    """Sums of (y - m) (l - m) and (l - m)^2 in the last value's deviations, discounted."""
+
+    @classmethod
+    def unknown(cls, experts: int, size: int) -> "Skill":
+        """Nothing seen."""
+        shape = (experts, BINS, size)
+        nothing = jnp.zeros(shape)
+        return cls(nothing, nothing, nothing[0], nothing[0], jnp.zeros((2, BINS, size)))
+
+    def weights(self, experts: Experts) -> Float[Array, "e dy"]:
+        """Weights w of the experts at their horizons."""
+        bins, columns = experts.place
+        scores = self.scores[:, bins, columns]
+        return jax.nn.softmax(jnp.where(experts.valid, scores, -jnp.inf), 0)
+
+    def deviation(self, experts: Experts) -> Float[Array, "e dy"]:
+        """The deviations c dev; 1 where there is no such expert."""
+        bins, columns = experts.place
+        wide = experts.told.deviation * jnp.exp(self.width[:, bins, columns])
+        return jnp.where(experts.valid, wide, 1.0)
+
+    def errors(
+        self, experts: Experts, y: Float[Array, "dy"], scale: Float[Array, "dy"]
+    ) -> Float[Array, "e dy"]:
+        """Errors in deviations."""
+        g = jax.vmap(lambda a: to_asinh(y, scale, a))(experts.asinh)
+        error = (g - experts.told.location) / self.deviation(experts)
+        return jnp.where(experts.valid, jnp.clip(error, -1e4, 1e4), 0.0)
+
+    def log_densities(
+        self,
+        experts: Experts,
+        errors: Float[Array, "e dy"],
+        y: Float[Array, "dy"],
+        scale: Float[Array, "dy"],
+        nu: int,
+    ) -> Float[Array, "e dy"]:
+        """Each log p_j(y)."""
+        slopes = jax.vmap(lambda a: log_slope(y, scale, a))(experts.asinh)
+        return log_density(errors, nu) - jnp.log(self.deviation(experts)) + slopes
+
+    def mixed(
+        self, experts: Experts, scale: Float[Array, "dy"], walk: Walk, nu: int, half: float
+    ) -> "Mixed":
+        """The distribution with an interval of `half` deviations, nothing far beyond the range."""
+        weights, deviation = self.weights(experts), self.deviation(experts)
+        location = jnp.where(experts.valid, experts.told.location, 0.0)
+
+        def at(node, factor, room):
+            g = location + node * factor * deviation
+            value = jax.vmap(lambda v, a: from_asinh(v, scale, a))(g, experts.asinh)
+            bounded = jnp.clip(value, *_range(walk, room))
+            return jnp.sum(jnp.where(weights > 0.0, weights * bounded, 0.0), 0)
+
+        pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
+        mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0, 1.0))(pieces), 0)
+        bins, columns = experts.place
+        both, square = self.pull[:, bins, columns]
+        share = jnp.clip(both / (square + RELUCTANT), 0.0, 1.0)
+        pulled = mean + jnp.where(experts.valid[-1], share * (location[-1] - mean), 0.0)
+        wider = jnp.exp(self.cover[bins, columns])
+        low, high = (at(jnp.asarray(side), wider, 10.0) for side in (-half, half))
+        band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))
+        unit = deviation[-1]
+        return Mixed(band, weights, mean, (location[-1] - mean) / unit, unit)
+
+    def learn(
+        self,
+        experts: Experts,
+        mixed: "Mixed",
+        errors: Float[Array, "e dy"],
+        logs: Float[Array, "e dy"],
+        y: Float[Array, "dy"],
+        nu: int,
+        level: float,
+    ) -> "Skill":
+        """After a row with these errors and log densities; where y is NaN nothing changes."""
+        bins, columns = experts.place
+        place = (bins, columns)
+        # A forecast has some 2^bin values in its bin, which are far from independent: for weights
+        # they count as one. Widths and coverage, which average them, learn from more.
+        share, pace = 2.0**-bins, 2.0 ** (-0.5 * bins)
+        best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
+        logs = jnp.maximum(logs - best, -CAP)
+        keep = 1.0 - (1.0 - KEEP) * share
+        scores = keep * self.scores[:, *place] + share * jnp.where(experts.valid, logs, 0.0)
+        scores = jnp.maximum(scores - jnp.max(scores, 0), -GAP)
+        count = self.count[place]
+        rate = pace * jnp.maximum(1.0 / (count + 6.0), SLOW_WIDTH)
+        ratio = errors**2
+        surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
+        width = self.width[:, *place] + 0.5 * rate * jnp.where(experts.valid, surprise, 0.0)
+        inside = (y >= mixed.band.low) & (y <= mixed.band.high)
+        cover = self.cover[place] + pace * SLOW_COVER * (level - inside)
+        error = jnp.clip((y - mixed.mean) / mixed.unit, -LOUDEST, LOUDEST)
+        away = jnp.clip(mixed.away, -LOUDEST, LOUDEST)
+        fade = 1.0 - (1.0 - KEEP_PULL) * share
+        pull = fade * self.pull[:, *place] + share * jnp.stack([error * away, away**2])
+        new = Skill(
+            self.scores.at[:, *place].set(scores),
+            self.width.at[:, *place].set(jnp.clip(width, -WIDEST, WIDEST)),
+            self.cover.at[place].set(jnp.clip(cover, -COVER, COVER)),
+            self.count.at[place].set(count + 1.0),
+            self.pull.at[:, *place].set(pull),
+        )
+        return jax.tree.map(lambda a, b: jnp.where(jnp.isnan(y), b, a), new, self)
+
+
+class Mixed(eqx.Module):
+    """The experts' distributions as one."""
+
+    band: Band
+    weights: Float[Array, "e dy"]
+    mean: Float[Array, "dy"]
+    """m, before it is pulled towards the last value."""
+    away: Float[Array, "dy"]
+    """The distance l - m in units of the last value's deviation."""
+    unit: Float[Array, "dy"]
+
+
+class Scored(eqx.Module):
+    """A prediction, whether the value was far out, and the experts' skill after it."""
+
+    prediction: Prediction
+    far: Bool[Array, "dy"]
+    skill: Skill
+
+
+def score(
+    skill: Skill,
+    experts: Experts,
+    y: Float[Array, "dy"],
+    scale: Float[Array, "dy"],
+    walk: Walk,
+    settings: Settings,
+    level: float,
+) -> Scored:
+    """Predict the row, and learn how the experts fared."""
+    nu, seen = settings.degrees, ~jnp.isnan(y)
+    filled = jnp.where(seen, y, walk.last)
+    mixed = skill.mixed(experts, scale, walk, nu, quantile(0.5 * (1.0 + level), nu))
+    errors = skill.errors(experts, filled, scale)
+    logs = skill.log_densities(experts, errors, filled, scale, nu)
+    density = jax.nn.logsumexp(jnp.where(experts.valid, logs, -jnp.inf), 0, mixed.weights)
+    total = jnp.sum(jnp.where(seen, density, 0.0))
+    tails = [jnp.sum(mixed.weights * upper_tail(sign * errors, nu), 0) for sign in (1.0, -1.0)]
+    p_value = jnp.minimum(1.0, 2.0 * jnp.minimum(*tails))
+    far = seen & (p_value < 2.0 * upper_tail(jnp.asarray(settings.gate), nu))
+    prediction = Prediction(
+        mean=mixed.band.mean,
+        low=mixed.band.low,
+        high=mixed.band.high,
+        log_score=jnp.where(jnp.any(seen), total, jnp.nan),
+        p_value=jnp.where(seen, p_value, jnp.nan),
+    )
+    return Scored(prediction, far, skill.learn(experts, mixed, errors, logs, y, nu, level))
+
+
+def _range(walk: Walk, room: float) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
+    """Where values may lie: `room` margins beyond those seen; not below 0 if none was."""
+    margin, some = room * walk.margin, walk.count > 0.0
+    low = jnp.where(some, walk.low - margin, -jnp.inf)
+    high = jnp.where(some, walk.high + margin, jnp.inf)
+    return jnp.where(some & (walk.low >= 0.0), jnp.maximum(low, 0.0), low), high

@@ -133,6 +133,9 @@ def test_bad_rows_follow_the_policy(kind: str) -> None:
     assert len(rows) == 14 and stream.counts.bad == {kind: 1} and stream.counts.skipped == 0
     bad, after = rows[-2], rows[-1]
     assert bad.dt == 1.0
+    (rejected,) = stream.rejected
+    assert rejected.place == "stream, line 14" and rejected.text == row
+    assert expected.removeprefix("line 14").lstrip(", :") in rejected.reason
     nan = np.nan
     kept = {"ragged": [nan, nan], "text": [nan, 144.0]}.get(kind, [12.5, 144.0])
     np.testing.assert_array_equal(bad.y, kept)

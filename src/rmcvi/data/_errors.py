@@ -10,6 +10,25 @@ class DataError(ValueError):
     """A source that cannot be read: one sentence with file, line, column, found and expected."""
 
 
+@dataclass(frozen=True)
+class Rejected:
+    """A record that was left out, or of which only the good part was kept."""
+
+    place: str
+    """File and line."""
+    reason: str
+    text: str
+    """As it was written, cut to `TEXT` characters."""
+
+    def to_json(self) -> dict[str, str]:
+        """Plain words."""
+        return asdict(self)
+
+
+TEXT = 500
+"""Characters of a rejected record that are kept: enough to find it by, whatever its length."""
+
+
 def place(name: str, line: int | None = None, column: str | None = None) -> str:
     """Where: the file, the line and the column, as far as they are known."""
     where = name if line is None else f"{name}, line {line}"

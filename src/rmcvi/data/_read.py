@@ -2,6 +2,7 @@
 
 import sys
 import time as _time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from rmcvi._core.checks import check_int, check_option
 from rmcvi.data._clock import FILL_LIMIT, GAPS, Clock
-from rmcvi.data._errors import Counts, DataError
+from rmcvi.data._errors import TEXT, Counts, DataError, Rejected, place
 from rmcvi.data._lines import Readable
 from rmcvi.data._observation import Observation, Source
 from rmcvi.data._origin import FileOrigin, Pace, PipeOrigin
@@ -21,12 +22,14 @@ from rmcvi.data._schema import Schema
 from rmcvi.data._sniff import Codes, Wishes
 
 BAD_ROWS = ("error", "skip", "missing")
+_REJECTED = 10_000
+"""Rejected records that wait for who takes them away; `counts` counts all."""
 
 
 class Stream:
     """An iterable of observations with its `name`, `schema` and the `counts` of what it met.
 
-    A file can be iterated again, from the same start; a pipe only once.
+    Bad records wait in `rejected` to be taken away (`popleft`), the oldest first. A file can be iterated again, from the same start; a pipe only once.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Stream:
         after: Source | None,
     ):
         self.name, self.schema, self.counts = origin.name, schema, Counts()
+        self.rejected: deque[Rejected] = deque(maxlen=_REJECTED)
         self.on_bad_row, self.fill_limit = on_bad_row, fill_limit
         self.gaps = ("rows" if schema.regular else "dt") if gaps == "auto" else gaps
         self._origin, self._after = origin, after
@@ -93,10 +97,18 @@ class Stream:
             if self.on_bad_row == "error":
                 raise DataError(sentence)
             self.counts.note(kind, sentence)
+        if row.faults:
+            self._reject(name, record, row)
         if row.faults and self.on_bad_row == "skip":
             self.counts.skipped += 1
             return None
         return row
+
+    def _reject(self, name: str, record: Record, row: Row) -> None:
+        where = place(name, record.first)
+        reasons = [sentence.removeprefix(where).lstrip(":, ") for _, sentence in row.faults]
+        text = record.text(self.schema.encoding)[:TEXT]
+        self.rejected.append(Rejected(where, "; ".join(reasons), text))
 
     def _filling(self, name: str, record: Record, clock: Clock, held: np.ndarray) -> Observation:
         """A missing row; going on after it reads `record` again."""

@@ -26,6 +26,14 @@ class Record(NamedTuple):
     start: int
     end: int
     reason: str = ""
+    raw: tuple[bytes, ...] = ()
+    """The lines as they were written; none in Parquet."""
+
+    def text(self, encoding: str) -> str:
+        """The record as it was written."""
+        if not self.raw:
+            return ", ".join(map(str, self.cells or ()))
+        return b"".join(self.raw).decode(encoding, "replace").rstrip("\r\n")
 
 
 def decode(line: Line, encoding: str) -> str:
@@ -64,8 +72,9 @@ def delimited_records(lines: Iterable[Line], schema: Schema, name: str) -> Itera
         except csv.Error as error:
             cells, reason = None, f"a row that cannot be cut into cells ({error})"
         first, last = feed.taken[0], feed.taken[-1]
+        raw = tuple(line.data for line in feed.taken)
         feed.taken.clear()
-        yield Record(cells, first.number, last.number, first.start, last.end, reason)
+        yield Record(cells, first.number, last.number, first.start, last.end, reason, raw)
 
 
 def json_records(lines: Iterable[Line], schema: Schema) -> Iterator[Record]:
@@ -74,13 +83,13 @@ def json_records(lines: Iterable[Line], schema: Schema) -> Iterator[Record]:
         text = decode(line, schema.encoding)
         where = (line.number, line.number, line.start, line.end)
         if not text.strip():
-            yield Record([], *where)
+            yield Record([], *where, raw=(line.data,))
             continue
         row = parse_object(text)
         if row is None:
-            yield Record(None, *where, "no JSON object")
+            yield Record(None, *where, "no JSON object", (line.data,))
         else:
-            yield Record([row.get(name) for name in schema.names], *where)
+            yield Record([row.get(name) for name in schema.names], *where, raw=(line.data,))
 
 
 def parse_object(text: str) -> dict[str, Any] | None:

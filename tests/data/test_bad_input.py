@@ -45,7 +45,7 @@ def _sentence(source: Any, **options: Any) -> str:
         ),
         ("a.csv", b"t,a,b\n", "got no rows below the header"),
         ("a.csv", b"t\n1\n2\n3\n", "got no column of numbers to observe, only 't'"),
-        ("a.csv", b"1" * (1 << 20), "line 1: got more than 1 MiB without a line end"),
+        ("a.csv", b"1" * (1 << 20) + b"1\n", "line 1: got more than 1 MiB without a line end"),
         ("a.csv", b't,a\n1,2\n2,"3\n' + b"3,4\n" * 200, "line 3: got a quote that is not closed"),
         ("a.jsonl", b"[1, 2]\n[3, 4]\n", "line 1: got '[1, 2]', expected one JSON object per line"),
         ("a.jsonl", b'{"a": 1}\n{"a": 2}\n{oops}\n', "line 3: got no JSON object"),
@@ -145,6 +145,18 @@ def test_bad_rows_follow_the_policy(kind: str) -> None:
 def test_infinite_numbers_are_text() -> None:
     for cell in ("inf", "-Infinity", "1e999", "1_000"):
         assert f"got {cell!r}, expected a number" in _sentence(io.StringIO(f"{GOOD}12,{cell},1\n"))
+
+
+@pytest.mark.parametrize(
+    "bad", ["12," + "1" * 3_000_000, '12,"1', '12,"' + "1" * 40_000 + '\n13,"' + "1" * 200_000]
+)
+def test_records_without_a_sane_end_are_left_out(bad: str) -> None:
+    lines = [f"{i},{i}.5,1" for i in range(20, 400)]
+    text = "\n".join([GOOD.rstrip(), bad, *lines])
+    stream = read(io.StringIO(text), on_bad_row="skip", gaps="ignore")
+    assert [row.time for row in stream] == [*range(12), *range(20, 400)]
+    assert stream.counts.bad["unreadable"] == len(stream.rejected) == bad.count("\n") + 1
+    assert all(len(rejected.text) <= 500 for rejected in stream.rejected)
 
 
 def test_columns_that_appear_or_vanish(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from rmcvi._core.checks import check_int, check_option
 from rmcvi.data._clock import FILL_LIMIT, GAPS, Clock
 from rmcvi.data._errors import TEXT, Counts, DataError, Rejected, place
 from rmcvi.data._lines import Readable
-from rmcvi.data._observation import Observation, Source
+from rmcvi.data._observation import Observation, Source, Vector
 from rmcvi.data._origin import FileOrigin, Pace, PipeOrigin
-from rmcvi.data._records import Record
+from rmcvi.data._records import UNFINISHED, Record
 from rmcvi.data._rows import Row, RowParser
 from rmcvi.data._schema import Schema
 from rmcvi.data._sniff import Codes, Wishes
@@ -29,7 +29,8 @@ _REJECTED = 10_000
 class Stream:
     """An iterable of observations with its `name`, `schema` and the `counts` of what it met.
 
-    Bad records wait in `rejected` to be taken away (`popleft`), the oldest first. A file can be iterated again, from the same start; a pipe only once.
+    Bad records wait in `rejected` to be taken away (`popleft`), the oldest first.
+    A file can be iterated again, from the same start; a pipe only once.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Stream:
         for name, record in self._origin.records(schema, after):
             row = self._admit(parser, name, record, clock)
             if row is None:
+                self._trace(record)
                 continue
             while row.time is not None and clock.absent(row.time):
                 self.counts.filled += 1
@@ -66,8 +68,18 @@ class Stream:
             absent = np.isnan(row.u)
             self.counts.held += int(absent.sum())
             held = np.where(absent, held, row.u)
-            source = Source(name, record.last, record.end, clock.last, tuple(held.tolist()))
+            self._trace(record)
+            source = self._source(name, record.last, record.end, clock, held)
             yield Observation(row.y, held, dt, row.time, row.time_text, source)
+
+    def _trace(self, record: Record) -> None:
+        trace = self._origin.trace
+        self.counts.renewed += record.start < trace.end
+        trace.add(record)
+
+    def _source(self, name: str, line: int, offset: int, clock: Clock, held: Vector) -> Source:
+        known = self._origin.trace.mark()
+        return Source(name, line, offset, clock.last, tuple(held.tolist()), fingerprint=known)
 
     def describe(self) -> list[str]:
         """What was assumed, in sentences."""
@@ -85,10 +97,14 @@ class Stream:
 
     def _admit(self, parser: RowParser, name: str, record: Record, clock: Clock) -> Row | None:
         """The row of a record if it is to be passed on."""
+        if record.reason == UNFINISHED:
+            self.counts.unfinished += 1
+            self.counts.first["unfinished"] = place(name, record.first)
+            return None
         if parser.is_blank(record):
             self.counts.blank += 1
             return None
-        if parser.is_header(record):
+        if parser.is_header(record) or self._is_units(record):
             self.counts.headers += 1
             return None
         self.counts.rows += 1
@@ -104,6 +120,11 @@ class Stream:
             return None
         return row
 
+    def _is_units(self, record: Record) -> bool:
+        units = self.schema.units
+        cells = (record.cells or ())[: len(units)]
+        return bool(units) and tuple(str(cell).strip() for cell in cells) == units
+
     def _reject(self, name: str, record: Record, row: Row) -> None:
         where = place(name, record.first)
         reasons = [sentence.removeprefix(where).lstrip(":, ") for _, sentence in row.faults]
@@ -114,7 +135,7 @@ class Stream:
         """A missing row; going on after it reads `record` again."""
         moment = clock.fill()
         y = np.full(len(self.schema.columns), np.nan)
-        source = Source(name, record.first - 1, record.start, moment, tuple(held.tolist()))
+        source = self._source(name, record.first - 1, record.start, clock, held)
         return Observation(y, held, 1.0, moment, None, source, filled=True)
 
 

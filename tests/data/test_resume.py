@@ -184,6 +184,12 @@ def test_a_copy_that_has_grown_is_the_same_file(begun: tuple[Path, Schema, Sourc
     copy.write_text(file.read_text() + _numbers(50, 53))
     copy.replace(file)
     assert _rest(file, schema, after) == [50, 51, 52]
+    # What was not yet read may be repaired.
+    copy.write_text("t,a\n" + _numbers(0, 50) + "50,7.25\n")
+    copy.replace(file)
+    assert _rest(file, schema, after) == [50]
+    copy.write_text("t,a\n" + _numbers(0, 53))
+    copy.replace(file)
     assert _rest(file, schema, replace(after, fingerprint=None)) == [50, 51, 52]
 
 
@@ -199,18 +205,18 @@ def test_a_change_far_from_the_top_is_noticed(tmp_path: Path, kind: str) -> None
             text = frame.write_csv().encode()
             file.write_bytes(gzip.compress(text) if kind == "csv.gz" else text)
 
-    times = list(range(1000, 1400))
+    times = list(range(1000, 1600))
     rows = {"t": times, "a": [i % 7 + 0.5 for i in times]}
     write(rows)
     stream = read(file)
     last = list(stream)[-1].source
     assert last is not None
-    write({name: [*column, 1400] for name, column in rows.items()})
-    assert _rest(file, stream.schema, last) == [1400]
+    write({name: [*column, 1600] for name, column in rows.items()})
+    assert _rest(file, stream.schema, last) == [1600]
     write({name: column[:-1] for name, column in rows.items()})
     with pytest.raises(DataError, match="is shorter than"):
         _rest(file, stream.schema, last)
-    rows["a"][390] = 9.5
+    rows["a"][590] = 9.5
     write(rows)
     with pytest.raises(DataError, match=r"before line .* it is not what was read before"):
         _rest(file, stream.schema, last)

@@ -32,7 +32,7 @@ from rmcvi.data._records import (
 )
 from rmcvi.data._schema import Schema
 from rmcvi.data._sniff import SAMPLE, Wishes, sniff_lines, sniff_table
-from rmcvi.data._trace import Changed, Trace, head_of
+from rmcvi.data._trace import Changed, Trace, begins_alike
 
 Named = tuple[str, Record]
 
@@ -143,9 +143,7 @@ class FileOrigin:
     def _new_trace(self, part: Path, schema: Schema) -> Trace:
         before = itertools.takewhile(lambda other: other != part, self.parts)
         sizes = {other.name: other.stat().st_size for other in before}
-        if schema.kind == "parquet":
-            return Trace(parts=sizes)
-        return Trace(lambda: head_of(part), sizes)
+        return Trace(None if schema.kind == "parquet" else part, sizes)
 
     def _known_again(self, part: Path, schema: Schema, after: Source) -> tuple[int, int]:
         """The place to go on at: a file that is followed and is another one begins at its top."""
@@ -170,7 +168,7 @@ class FileOrigin:
             return
         self._check_parts(part, schema, known.parts)
         advice = "bring the old file back, or learn this one into another directory"
-        if known.size and head_of(part, known.size) != (known.size, known.head):
+        if text and not begins_alike(part, known):
             raise Changed(f"{part}: does not begin as the file that was read before; {advice}")
         records = self._part(part, schema, known.start, known.line)
         for record in itertools.takewhile(lambda r: r.start < after.offset, records):

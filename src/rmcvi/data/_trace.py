@@ -5,7 +5,6 @@ start: the digest covers the last one to two MiB of records, or all of a pipe, w
 A copy with the same content is the same file, whatever its inode.
 """
 
-from collections.abc import Callable
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -31,11 +30,11 @@ class Trace:
 
     def __init__(
         self,
-        find_head: Callable[[], Head] = lambda: (0, ""),
+        path: Path | None = None,
         parts: dict[str, int] | None = None,
         whole: bool = False,
     ):
-        self._find_head, self._head = find_head, (0, "")
+        self._path, self._top, self._head = path, b"", (0, "")
         self._parts, self._window = parts or {}, inf if whole else WINDOW
         self._older: _Digest | None = None
         self._newer: _Digest | None = None
@@ -45,10 +44,10 @@ class Trace:
         """Take a record that follows the ones before; one that does not begins a new trace."""
         if record.start < self.end:
             self._older = self._newer = None
+            self._top, self._head = b"", (0, "")
         latest = self._newer or self._older
         if latest is None:
             self._older = _Digest(record.start, record.first - 1)
-            self._head = self._find_head()
         elif latest.size >= self._window:
             self._older, self._newer = latest, _Digest(record.start, record.first - 1)
         # Not line ends: the last one may come later. Blank lines are nothing.
@@ -63,7 +62,16 @@ class Trace:
         if self._older is None:
             return None
         start, line, digest = self._older.start, self._older.line, self._older.value()
-        return Fingerprint(start, line, digest, *self._head, self._parts)
+        return Fingerprint(start, line, digest, *self._first_bytes(), self._parts)
+
+    def _first_bytes(self) -> Head:
+        """The number and the digest of the first bytes, of those that were read."""
+        size = 0 if self._path is None else min(HEAD, self.end)
+        if self._path is not None and self._head[0] < size:
+            if len(self._top) < size:
+                self._top = _top_of(self._path)
+            self._head = _digest_of(self._top[:size])
+        return self._head
 
 
 class _Digest:
@@ -80,13 +88,18 @@ class _Digest:
         return self._hash.hexdigest()
 
 
-def head_of(path: Path, size: int | None = None) -> Head:
-    """The number and the digest of the first bytes, whole lines if there are few."""
+def begins_alike(path: Path, known: Fingerprint) -> bool:
+    """Whether the first bytes of a file are those of the fingerprint."""
+    return not known.size or _digest_of(_top_of(path)[: known.size]) == (known.size, known.head)
+
+
+def _top_of(path: Path) -> bytes:
     try:
         with open_bytes(path) as stream:
-            data = stream.read(HEAD if size is None else size)
+            return stream.read(HEAD)
     except (OSError, EOFError):
-        return 0, ""
-    if size is None and len(data) < HEAD:
-        data = data[: data.rfind(b"\n") + 1]
+        return b""
+
+
+def _digest_of(data: bytes) -> Head:
     return len(data), blake2b(data, digest_size=16).hexdigest()

@@ -33,6 +33,11 @@ def _sentence(source: Any, **options: Any) -> str:
     [
         ("a.csv", b"", "got an empty file"),
         ("a.csv", b"\n\n  \n", "got no rows"),
+        ("a.csv", b"\xef\xbb\xbf", "got no rows"),
+        ("a.csv", b"\xef\xbb\xbf\r\n", "got no rows"),
+        ("a.csv", b"# nothing\n# but comments\n", "got no row of cells"),
+        ("a.csv", b"t,a\n1,2.5", "its last line has no line end and was left out"),
+        ("a.csv", b"t,a,b", "got no line end, expected rows of numbers"),
         ("a.csv", b"\x00\x01\x02\x03 binary \xff\xfe" * 20, "got binary data"),
         ("a.csv", b"\x7fELF\x02\x01\x01\x00\x00", "got binary data"),
         ("a.csv", "t,a\n1,2\n".encode("utf-16"), "got UTF-16"),

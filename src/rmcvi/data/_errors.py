@@ -75,6 +75,8 @@ class Counts:
     """All-missing rows put into gaps of time."""
     held: int = 0
     """Missing inputs replaced by their last value."""
+    fills: int = 0
+    """Fill values, which mean missing wherever they stand."""
     unfinished: int = 0
     """Last records that may be half-written, left for later."""
     renewed: int = 0
@@ -99,6 +101,8 @@ class Counts:
             lines.append(f"{self.filled} missing rows were put into gaps of time.")
         if self.held:
             lines.append(f"{self.held} missing inputs were replaced by their last value.")
+        if self.fills:
+            lines.append(f"{self.fills} fill values mean missing; the first: {self.first['fill']}.")
         if self.renewed:
             again = "another file took its name, or it was cut short"
             lines.append(f"Read from its top {self.renewed} times, for {again}.")

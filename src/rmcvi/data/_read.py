@@ -109,6 +109,9 @@ class Stream:
             return None
         self.counts.rows += 1
         row = parser.parse(name, record, clock)
+        for where in row.fills:
+            self.counts.fills += 1
+            self.counts.first.setdefault("fill", where)
         for kind, sentence in row.faults:
             if self.on_bad_row == "error":
                 raise DataError(sentence)

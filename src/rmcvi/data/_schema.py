@@ -48,7 +48,9 @@ class Schema:
     missing: tuple[str, ...] = MISSING
     """Words for a missing value, in lower case."""
     sentinels: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """Numbers for a missing value, by column."""
+    """Numbers for a missing value, by column; fill values such as 9.96921e36 go without saying."""
+    huge: tuple[str, ...] = ()
+    """Columns so large that a fill value may be a measurement."""
     notes: tuple[str, ...] = ()
     """Sentences about what was doubtful."""
 

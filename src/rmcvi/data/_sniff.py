@@ -21,7 +21,7 @@ from rmcvi.data._errors import DataError, place, unknown
 from rmcvi.data._lines import Line
 from rmcvi.data._records import content, decode
 from rmcvi.data._schema import Schema
-from rmcvi.data._sentinels import table_sentinels
+from rmcvi.data._sentinels import reaches_fills, table_sentinels
 from rmcvi.data._time_column import (
     Table,
     find_time,
@@ -140,6 +140,7 @@ def sniff_table(
         regular=regular,
         missing=words,
         sentinels=sentinels,
+        huge=tuple(name for name, values in used.items() if reaches_fills(values)),
         notes=(*schema.notes, *notes, *left_out),
     )
 

@@ -2,10 +2,11 @@
 
 A fill value (9.96921e36 of NetCDF, the largest float of GDAL, 1e20 of climate models) is missing
 wherever it stands, unless its column is full of such numbers. Any other number is taken for a code
-only if the first rows show it, either way: it is among those that instruments write (-200, -999, 32767, ...), and lies far outside of the
+only if the first rows show it, in one of two ways.
+It is among those that instruments write (-200, -999, 32767, ...), and lies far outside of the
 column's other values if it is repeated (below zero when they never are, or further from them than
-they spread and than half its own size), absurdly far if it is not; or nobody is known to write it,
-but it is repeated and a million times further out than the others reach.
+they spread and than half its own size), absurdly far if it is not.
+Or nobody is known to write it, but it is repeated and a million times further out than the others.
 Once one column has it, it counts in every other column of which it lies far outside, seen or not.
 """
 

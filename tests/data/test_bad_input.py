@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rmcvi.data import DataError, read
 from rmcvi.data._origin import Pace
@@ -192,20 +190,3 @@ def test_bytes_that_are_no_text_are_no_number() -> None:
     data = GOOD.encode() * 20 + b"300,\xff\xfe,1\n"
     stream = read(io.BytesIO(data), on_bad_row="missing")
     assert np.isnan(list(stream)[-1].y[0]) and stream.counts.bad["text"] == 1
-
-
-_JUNK = st.binary(max_size=60) | st.text('0123456789.,;:-/|" \tabnNeE{}[]\r\n', max_size=80).map(
-    str.encode
-)
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(_JUNK, st.booleans(), st.sampled_from(["error", "skip", "missing"]))
-def test_junk_ends_in_rows_or_one_sentence(junk: bytes, after_good: bool, policy: str) -> None:
-    data = (GOOD.encode() if after_good else b"") + junk
-    try:
-        rows = list(read(io.BytesIO(data), on_bad_row=policy))
-    except DataError as error:
-        assert "\n" not in str(error)
-    else:
-        assert all(row.y.dtype == float and np.isfinite(row.dt) for row in rows)

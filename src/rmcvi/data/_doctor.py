@@ -28,6 +28,7 @@ _COMMON = 0.1
 """Share of a column's other values from which on a value is a common one."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # differences of absurd numbers
 def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
     """Look at all rows of a source (options as in `read`); holds 8 bytes a number in memory."""
     stream = read(source, **{"on_bad_row": "missing", "gaps": "dt", **options})

@@ -96,6 +96,7 @@ def _commented_names(
     return [""] * width
 
 
+@np.errstate(over="ignore", invalid="ignore")  # differences of absurd numbers
 def sniff_table(
     schema: Schema,
     rows: Sequence[Sequence[object]],

@@ -138,6 +138,9 @@ def test_places_that_no_longer_exist(tmp_path: Path) -> None:
         list(read(file, stream.schema, after=Source("b.csv", 1, 3)))
     with pytest.raises(DataError, match="expected what"):
         Source.from_json({"name": "a"})
+    for wrong in ({"offset": "3"}, {"line": -1}, {"fingerprint": {"start": 1}}, {"fingerprint": 3}):
+        with pytest.raises(DataError, match="expected what"):
+            Source.from_json({**Source("a", 1, 2).to_json(), **wrong})
 
 
 def _numbers(first: int, last: int) -> str:

@@ -45,6 +45,10 @@ class Source:
             known = plain.get("fingerprint")
             fingerprint = None if known is None else Fingerprint.from_json(known)
             held = tuple(map(float, plain["held"]))
+            if not all(
+                isinstance(plain[key], int) and plain[key] >= 0 for key in ("line", "offset")
+            ):
+                raise ValueError
             return cls(**{**plain, "held": held, "fingerprint": fingerprint})
         except (AttributeError, KeyError, TypeError, ValueError):
             message = f"source: got {plain!r}, expected what Source.to_json wrote"

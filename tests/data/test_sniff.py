@@ -268,6 +268,20 @@ def test_old_line_ends(tmp_path: Path) -> None:
     assert [row.time for row in rest] == [2, 3]
 
 
+def test_one_return_is_not_the_way_lines_end() -> None:
+    pieces = [b"t,a\n", b"1,1.5\n", b"2,2\r.5", b"\n3,3.5\n"]
+
+    class Slow(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            return pieces.pop(0) if pieces else b""
+
+    stream = read(Slow(), on_bad_row="skip", gaps="ignore")
+    assert [row.time for row in stream] == [1, 3]
+    assert [bad.reason for bad in stream.rejected] == [
+        "got a carriage return in the middle of a row"
+    ]
+
+
 def test_many_columns() -> None:
     names = unique_names(["a"] * 4000 + ["a (2)", ""])
     assert len(set(names)) == 4002 and names[:2] == ("a", "a (2)") and names[-1] == "column 4002"

@@ -131,7 +131,9 @@ class PipeLines:
         self.name = name
         self._stream = getattr(stream, "buffer", stream)
         self._held = b""
-        self._ended = self._old = False
+        self._ended = False
+        self._old: bool | None = None
+        """Whether lines end in CR alone; None before the first bytes, which tell."""
         self._lines = self._cut()
         self._seen: list[Line] = []
 
@@ -183,7 +185,7 @@ class PipeLines:
             size += len(self._held)
             self._held = self._read()
             self._ended = not self._held
-            if not (size or self._old):
+            if self._old is None:
                 self._old = _ends_in_cr(self._held)
             if self._old:
                 self._held = self._held.replace(b"\r", b"\n")

@@ -5,6 +5,7 @@ start: the digest covers the last one to two MiB of records, or all of a pipe, w
 A copy with the same content is the same file, whatever its inode.
 """
 
+import zlib
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -97,7 +98,7 @@ def _top_of(path: Path) -> bytes:
     try:
         with open_bytes(path) as stream:
             return stream.read(HEAD)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return b""
 
 

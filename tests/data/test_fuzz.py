@@ -89,9 +89,9 @@ CLASSES: dict[str, st.SearchStrategy[bytes]] = {
     "returns": _spliced(st.sampled_from([b"\r", b"\r\r", b"\n\r", b"\r\n", b"\x0b", b"\x85"])),
     "zeros": _spliced(st.sampled_from([b"\0", b"\0" * 20, b"\n\0,\0\n"])),
     "names": _named(st.lists(st.sampled_from(["a", "a (2)", "", "t", "#", "é"]), max_size=9)),
-    "many names": st.sampled_from([9, 99, 300]).map(lambda n: _join([["a"] * n] * 2, ",", "\n")),
+    "many names": st.sampled_from([9, 99]).map(lambda n: _join([["a"] * n] * 2, ",", "\n")),
     "long lines": _spliced(st.integers(1, 3).map(lambda n: b"1" * (n << 19))),
-    "long cells": _spliced(st.integers(1, 3).map(lambda n: b'"' + b"1\n" * (40 * n))),
+    "long cells": _spliced(st.integers(1, 3).map(lambda n: b'"' + b"1\n" * (36 * n))),
     "numbers": st.builds(_join, _rows(st.sampled_from(_HUGE), 2, 2), _marks, _ends),
     "times": st.builds(_join, _rows(st.sampled_from(_TIMES), 2, 2), _marks, _ends),
     "comments": st.text("# ,a1\n", max_size=60).map(str.encode),
@@ -121,7 +121,7 @@ def _examples(number: int) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-@_examples(10)
+@_examples(8)
 @given(data=st.data(), policy=st.sampled_from(["error", "skip", "missing"]))
 def test_rows_or_one_sentence(kind: str, data: st.DataObject, policy: str) -> None:
     _outcome(io.BytesIO(data.draw(CLASSES[kind])), policy)
@@ -132,7 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-@_examples(40)
+@_examples(30)
 @given(
     content=st.sampled_from(sorted(CLASSES)).flatmap(lambda kind: CLASSES[kind]),
     name=st.sampled_from(["a.csv", "a.csv.gz", "a.jsonl", "a.parquet"]),

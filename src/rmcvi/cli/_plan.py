@@ -130,7 +130,7 @@ def make_plan(
     except ValueError as error:
         raise Refusal(f"--calendar: {error}") from None
     plain = _zoo.parse(model)
-    season = choose_season(stream, options["season"])
+    season = _season(stream, plain["model"], options["season"])
     learner, settings = _zoo.build(plain, len(columns), len(inputs), level, season)
     assumed = [*stream.describe()]
     if isinstance(learner, SeasonalLearner):
@@ -155,6 +155,15 @@ def make_plan(
         options={**options, "model": plain, "season": [season.period, season.long_period]},
         schema=schema.to_json(),
     )
+
+
+def _season(stream: Stream, model: str, said: list[str]) -> Season:
+    """The season of the model that has one."""
+    if model == "seasonal":
+        return choose_season(stream, said)
+    if said:
+        raise Refusal(f"--season: got {', '.join(said)}, which --model {model} does not use")
+    return Season(None)
 
 
 def anchored(source: Source, plan: Plan) -> Source:

@@ -1,5 +1,7 @@
 """Streams from files, directories and pipes: nothing to configure, everything can be."""
 
+import contextlib
+import itertools
 import sys
 import time as _time
 from collections.abc import Callable, Iterator, Sequence
@@ -71,6 +73,14 @@ class Stream:
             source = Source(*place, clock.last, tuple(held.tolist()), clock.allowance)
             yield Observation(row.y, held, dt, row.time, row.time_text, source)
         self._check_late(least=3)
+
+    def head(self, count: int) -> list[Observation]:
+        """The first rows, as far as they are there by now; nothing is waited for or used up."""
+        origin, rows = self._origin.head(), []
+        first = Stream(origin, self.schema, "missing", self.gaps, self.fill_limit, None)
+        with contextlib.suppress(DataError):  # whoever reads on will meet it
+            rows.extend(itertools.islice(first, count))
+        return rows
 
     def describe(self) -> list[str]:
         """What was assumed, in sentences."""

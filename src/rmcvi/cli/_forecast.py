@@ -38,14 +38,14 @@ def forecast(
 ) -> None:
     """Forecast the rows after the last one that was learned from.
 
-    Times go on by the usual step, months by the calendar. Calendar inputs are computed, other inputs
-    come from a file.
+    Times go on by the usual step, months by the calendar. Calendar inputs are computed; others come
+    from a file.
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory)
     plan = run.plan
     level = a_level(plan.level if level is None else level)
-    times = _times(run, horizon)
+    times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)
     known = _known(run, times, inputs_file)
     try:
         told = run.live.forecast(horizon, known, level=level)
@@ -61,12 +61,12 @@ def forecast(
     write_rows(names, rows, form)
 
 
-def _times(run: Opened, horizon: int) -> list[float | None]:
-    """The times of the next rows, as far as they are known."""
-    step, start = Schema.from_json(run.plan.schema).usual, run.last_time
-    if step is None or start is None:
+def next_times(schema: Schema, last: float | None, horizon: int) -> list[float | None]:
+    """The times of the rows after one at the time `last`, as far as they are known."""
+    step = schema.usual
+    if step is None or last is None:
         return [None] * horizon
-    return [step.after(start, k) for k in range(1, horizon + 1)]
+    return [step.after(last, k) for k in range(1, horizon + 1)]
 
 
 def _known(run: Opened, times: list[float | None], file: Path | None) -> list[np.ndarray] | None:

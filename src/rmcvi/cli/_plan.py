@@ -91,7 +91,7 @@ class Plan:
     def live(self) -> Live:
         """A learner that knows nothing yet."""
         sizes = len(self.columns), len(self.inputs)
-        season = Season(*self.options["season"])
+        season = Season(*self.options.get("season", [None]))
         learner, _ = _zoo.build(self.options["model"], *sizes, self.level, season)
         raw = isinstance(learner, SeasonalLearner)
         try:

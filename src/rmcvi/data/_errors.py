@@ -83,7 +83,7 @@ class Counts:
         if self.filled:
             lines.append(f"{self.filled} missing rows were put into gaps of time.")
         if self.leaps:
-            lines.append(f"{self.leaps} gaps of time were not filled, but are one long step each.")
+            lines.append(f"Gaps of time too long to be filled, one long step each: {self.leaps}.")
         if self.held:
             lines.append(f"{self.held} missing inputs were replaced by their last value.")
         return lines

@@ -1,5 +1,6 @@
 """What a source is made of: found by looking at its first rows, or said by the user."""
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -73,7 +74,12 @@ class Schema:
             values |= {"sentinels": codes, "step": None if step is None else float(step)}
             if values.get("time_format", "number") not in FORMATS or not values.keys() <= known:
                 raise ValueError
-            return cls(**values)
+            found = cls(**values)
+            if found.months not in range(1200) or found.month_day not in range(1, 32):
+                raise ValueError
+            if step is not None and not 0.0 < float(step) < math.inf:
+                raise ValueError
+            return found
         except (AttributeError, TypeError, ValueError):
             raise DataError("schema: got something that Schema.to_json did not write") from None
 

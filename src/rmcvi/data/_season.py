@@ -31,6 +31,8 @@ RIDGE = 1e-4
 """Prior precision of a lag, per row: without it, lags alone would predict a perfect wave."""
 AS_GOOD = 0.9
 """Share of the evidence for a period with which a whole part of it is preferred."""
+SCALE, OWN = 4, 0.25
+"""A part so many times shorter, with such a share of the evidence, is a season of its own."""
 
 
 def find_seasons(values: np.ndarray) -> tuple[int, ...]:
@@ -38,24 +40,24 @@ def find_seasons(values: np.ndarray) -> tuple[int, ...]:
 
     A longer one is a season of the means over the shorter one, as a week is of days.
     """
-    period = find_season(values)
-    if period is None:
-        return ()
+    found = _find(values)
+    if len(found) != 1:
+        return found
+    period = found[0]
     whole = values[: len(values) // period * period].reshape(-1, period, values.shape[1])
     seen = ~np.isnan(whole)
     with np.errstate(invalid="ignore"):
         means = np.where(seen, whole, 0.0).sum(1) / seen.sum(1)
-    times = find_season(means)
-    return (period,) if times is None else (period, times * period)
+    return (period, *(times * period for times in _find(means)[:1]))
 
 
-def find_season(values: np.ndarray) -> int | None:
-    """The period with the most evidence, None if no column confirms it."""
+def _find(values: np.ndarray) -> tuple[int, ...]:
+    """The period with the most evidence, if a column confirms it, after a part that has its own."""
     rows = len(values)
     columns = [c for v in values.T if (c := _Column.of(v)) is not None][:COLUMNS]
     periods = _candidates(rows)
     if not columns or not periods:
-        return None
+        return ()
     tail = RISK / (len(periods) * len(columns) * len(WAVES))
 
     def evidence(period: int) -> float:
@@ -64,10 +66,15 @@ def find_season(values: np.ndarray) -> int | None:
     best = max(periods, key=evidence)
     near = best * best // (2 * max(WAVES) * rows) + 1
     best = max(range(max(2, best - near), min(best + near, rows // CYCLES) + 1), key=evidence)
-    goal = AS_GOOD * evidence(best)
-    parts = (best // m for m in range(best // 2, 1, -1) if best % m == 0)
-    best = next((p for p in parts if evidence(p) >= goal), best)
-    return best if goal and any(c.confirms(best, tail) for c in columns) else None
+    if not any(c.confirms(best, tail) for c in columns):
+        return ()
+    total = evidence(best)
+    parts = {p: evidence(p) / total for p in range(2, best // 2 + 1) if best % p == 0}
+    for part, share in parts.items():
+        if share >= AS_GOOD:
+            return (part,)
+    short = {p: share for p, share in parts.items() if p * SCALE <= best and share >= OWN}
+    return (max(short, key=lambda p: short[p]), best) if short else (best,)
 
 
 def _candidates(rows: int) -> list[int]:
@@ -105,7 +112,7 @@ class _Column:
             return None
         column = np.clip(column, *np.quantile(seen, (0.005, 0.995)))
         size = np.nanstd(column)
-        if not size > 1e-9 * np.abs(seen).max():
+        if not size > 1e-9 * float(np.abs(seen).max()):
             return None
         found = cls((column - np.nanmean(column)) / size)
         return found if len(found.y) >= SHORTEST else None
@@ -155,5 +162,5 @@ class _Column:
         for fit in (half, ~half):
             weights = np.linalg.solve(x[fit].T @ x[fit] + prior, x[fit].T @ self.y[fit])
             error = self.y[~fit] - x[~fit] @ weights
-            total += float(error @ error) + float(weights[:LAGS] @ weights[:LAGS]) * prior[0, 0]
+            total += float(error @ error + weights[:LAGS] @ weights[:LAGS] * prior[0, 0])
         return total

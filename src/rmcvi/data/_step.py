@@ -24,6 +24,9 @@ _JITTER = 0.1
 _MONTH_JITTER = 0.25
 """The same for months: a week, for last working days."""
 
+_EXACT = 0.005
+"""Mean misfit above which steps of a month or more have no fixed length."""
+
 
 def whole_steps(ratio: float, jitter: float = _JITTER) -> int | None:
     """The whole number that `ratio` is up to jitter: a share of it, at most a quarter of a step."""
@@ -89,7 +92,7 @@ class Step:
 def usual_step(times: Vector, calendar: bool = False) -> tuple[Step | None, bool]:
     """The median positive difference, and whether nine in ten are whole multiples of it.
 
-    In `calendar` times, seconds since 1970, it is a number of months if that fits at least as well.
+    In `calendar` times, seconds since 1970, a long step is in months, unless days fit better.
     """
     pairs = [(a, b) for a, b in pairwise(times.tolist()) if b > a]
     if not pairs:
@@ -97,7 +100,8 @@ def usual_step(times: Vector, calendar: bool = False) -> tuple[Step | None, bool
     step = Step(float(np.median([b - a for a, b in pairs])))
     if calendar and step.size >= _MONTH:
         months = _in_months(times.tolist(), pairs, step.size)
-        if months is not None and _misfit(months, pairs) <= _misfit(step, pairs):
+        fixed = _misfit(step, pairs)
+        if months is not None and (fixed > _EXACT or _misfit(months, pairs) <= fixed):
             step = months
     whole = sum(step.whole(a, b) is not None for a, b in pairs)
     return step, whole >= 0.9 * len(pairs)

@@ -187,8 +187,9 @@ def _is_hour(cell: object) -> bool:
 
 
 def _unit(values: Vector) -> str:
-    known = values[~np.isnan(values)]
-    return counts_from_1970(float(known.min()), float(known.max())) or "number"
+    # Without the ends: a few absurd times are bad rows.
+    smallest, largest = np.nanquantile(values, (0.1, 0.9)).tolist()
+    return counts_from_1970(smallest, largest) or "number"
 
 
 def _number_format(table: Table, name: str, decimal: str, first: bool) -> str | None:

@@ -53,7 +53,7 @@ def test_sick_columns() -> None:
     assert [(o.column, o.count, o.worst, o.line) for o in found.outliers] == [("spike", 1, 5e6, 57)]
     for name in ("stuck", "constant", "twin", "late", "spike", "hole"):
         assert _about(found, name), name
-    assert any("sentinels=[-999]" in line for line in found.suggestions())
+    assert any("say --missing -999" in line for line in found.suggestions())
     assert json.loads(json.dumps(found.to_json()))["stuck"][0]["length"] == 40
 
 
@@ -64,6 +64,39 @@ def test_habits_are_not_failures() -> None:
     steps = np.repeat(rng.integers(0, 100, 60), 10)
     found = doctor(_table({"t": range(600), "rain": rain.tolist(), "steps": steps.tolist()}))
     assert found.stuck == ()
+
+
+def test_dry_weather_is_not_a_failure() -> None:
+    rng = np.random.default_rng(2)
+    rain = np.where(rng.uniform(size=700) < 0.3, rng.exponential(size=700).round(1) + 0.1, 0.0)
+    rain[200:500] = 0.0
+    smooth = rng.normal(size=700).cumsum().round(3)
+    smooth[200:240] = 0.0
+    found = doctor(_table({"t": range(700), "rain": rain.tolist(), "smooth": smooth.tolist()}))
+    assert [run.column for run in found.stuck] == ["smooth"]
+
+
+def test_no_advice_that_loses_the_data() -> None:
+    words = [i if i % 6 else "calm" for i in range(300)]
+    found = doctor(_table({"t": range(300), "wind": words, "a": [i % 7 for i in range(300)]}))
+    (said,) = [line for line in found.suggestions() if "'calm'" in line]
+    assert "skip" not in said and "--columns" in said and "'wind'" in said
+    words[1:] = [i % 5 for i in range(299)]
+    found = doctor(_table({"t": range(300), "wind": words, "a": [i % 7 for i in range(300)]}))
+    assert any("--on-bad-row skip" in line for line in found.suggestions())
+    early = [0] * 299 + [1]
+    found = doctor(_table({"t": early, "a": [i % 7 + i / 100 for i in range(300)]}), time="t")
+    assert "skip" not in " ".join(found.suggestions())
+
+
+def test_plain_words() -> None:
+    table = _healthy(300)
+    table["fill"] = [*table["skewed"][:250], *["9.96921e36"] * 50]
+    table["t"] = [*range(100), *range(150, 350)]
+    said = " ".join(doctor(_table(table)).suggestions())
+    assert "50 fill values stand for missing ones" in said
+    for jargon in ("='", "=[", "sentinel", "robust", "on_bad_row", "None", "dt"):
+        assert jargon not in said, jargon
 
 
 def test_time() -> None:

@@ -98,6 +98,70 @@ def test_following_resumes(tmp_path: Path) -> None:
     assert rows == [(3.0, [3.5]), (4.0, [4.5])]
 
 
+def _rows(first: int, last: int) -> str:
+    return "".join(f"{i},{i}.5\n" for i in range(first, last))
+
+
+def test_a_file_written_anew_beyond_our_place_is_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("t,a\n" + _rows(0, 5))
+    world = World(lambda: file.write_text("t,a\n" + _rows(10, 20)))
+    stream = read(file, follow=True, stop=world.stop, sleep=world.sleep, gaps="ignore")
+    assert [row.time for row in stream] == [*range(5), *range(10, 20)]
+    assert stream.counts.renewed == 1
+
+
+def test_rotated_while_nobody_looked_starts_at_the_top(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("t,a\n" + _rows(0, 5))
+    world = World()
+    stream = read(file, follow=True, stop=world.stop, sleep=world.sleep)
+    last = list(stream)[-1].source
+    assert last is not None
+    for rows in (_rows(5, 7), _rows(5, 30)):  # shorter, longer
+        file.write_text("t,a\n" + rows)
+        world = World()
+        again = read(
+            file, stream.schema, after=last, follow=True, stop=world.stop, sleep=world.sleep
+        )
+        assert [row.time for row in again] == [float(line.split(",")[0]) for line in rows.split()]
+        assert again.counts.renewed == 1
+        assert "another file took its name" in " ".join(again.counts.describe())
+
+
+@pytest.mark.parametrize("bad", ['5,"5.5\n', "5," + "5" * (1 << 20) + "\n"])
+def test_one_bad_record_does_not_stop_a_service(tmp_path: Path, bad: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("t,a\n" + _rows(0, 5))
+    world = World(_append(file, bad), _append(file, _rows(6, 60)), _append(file, _rows(60, 120)))
+    options: dict[str, Any] = {"follow": True, "on_bad_row": "skip", "gaps": "dt"}
+    stream = read(file, stop=world.stop, sleep=world.sleep, **options)
+    rows = list(stream)
+    assert [row.time for row in rows] == [*range(5), *range(6, 120)]
+    assert stream.counts.bad == {"unreadable": 1} and stream.counts.skipped == 1
+    (rejected,) = stream.rejected
+    assert rejected.place == f"{file}, line 7" and bad.startswith(rejected.text)
+    assert len(rejected.text) <= 500
+    world = World()
+    resumed = read(
+        file, stream.schema, stop=world.stop, sleep=world.sleep, after=rows[7].source, **options
+    )
+    assert [row.time for row in resumed] == [row.time for row in rows[8:]]
+
+
+def test_an_open_quote_at_the_end_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("t,a,b\n1,1.5,x\n2,2.5,y\n" + '3,3.5,"z\n4,4.5')
+    for follow in (True, False):
+        world = World()
+        stream = read(file, follow=follow, stop=world.stop, sleep=world.sleep)
+        rows = list(stream)
+        assert [row.time for row in rows] == [1.0, 2.0] and stream.counts.unfinished == 1
+    _append(file, '"\n5,5.5,z\n')()
+    rest = read(file, stream.schema, after=rows[-1].source, gaps="ignore")
+    assert [row.time for row in rest] == [3.0, 5.0]
+
+
 def test_a_writer_in_another_thread(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("t,a\n0,0.5\n1,1.5\n")

@@ -64,6 +64,14 @@ def test_the_same_rows_in_every_format(tmp_path: Path, kind: str) -> None:
     assert [row.time for row in rows] == frame["time"].dt.epoch("s").cast(float).to_list()
 
 
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    prices = pl.Series("a", ["1.25", None, "-3.50"]).cast(pl.Decimal(10, 2))
+    pl.DataFrame([pl.Series("t", [1, 2, 3]), prices]).write_parquet(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(
+        _matrix(list(read(tmp_path / "a.parquet"))), [[1.25], [np.nan], [-3.5]]
+    )
+
+
 def test_parts_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for i in (10, 2, 1):
         (tmp_path / f"part-{i}.csv").write_text(f"t,a,b\n{i},{i}.5,0.25\n")

@@ -1,6 +1,7 @@
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcvi.data import DataError, Schema, Stream, read, sniff
+from rmcvi.data._delimited import unique_names
 
 
 def _pipe(text: str, encoding: str = "utf-8") -> io.BytesIO:
@@ -112,7 +114,23 @@ def test_json_lines_and_absent_keys() -> None:
     ("column", "found"),
     [
         ([5, 6, -999, 7, -999, 8], (-999.0,)),
-        ([5, 6, -999, 7, 9, 8], ()),  # once is not repeated
+        ([5, 6, -999, 7, 9, 8], (-999.0,)),  # once, but absurd
+        ([5, 60, -200, 7, 9, 8], ()),  # once, and not that absurd
+        ([5, 60, -2, 999, 9, 8], ()),  # once, and a large value
+        ([5, 6, 32767, 7, 9, 8], (32767.0,)),
+        ([5, 6, 65535, 7, 9, 8], (65535.0,)),
+        ([5, 6, -32768, 7, 9, -8], (-32768.0,)),
+        ([5, 6, 1e10, 7, 9, 8], (1e10,)),
+        ([5, 6, 9.96921e36, 7, 9, 8], (9.96921e36,)),
+        ([5, 6, -3.4028235e38, 7, 9, 8], (-3.4028235e38,)),
+        ([5, 6, 1e20, 7, -1e20, 8], (-1e20, 1e20)),
+        ([1e20, 1.1e20, 0.9e20, 1e20, 0.95e20, 1.2e20], ()),  # a plasma
+        ([0, 255, 17, 255, 254, 3], ()),  # counters of 8 and 16 bits
+        ([0, 65535, 1700, 65535, 65534, 30000], ()),
+        ([-32768, 32767, -20000, 32767, 15000, 4], ()),
+        ([0, 0, 0, 4.5, 4.5, 0], ()),  # rain
+        ([0.5, 0.6, 0.4, 2000, 0.3, 2000], ()),  # a heater
+        ([5, 6, 7.5e9, 7, 9, 7.5e9], (7.5e9,)),
         ([5, -150, -200, 7, -200, -180], ()),  # among its like
         ([13, -2, -200, 40, -200, 8], (-200.0,)),
         ([1013.2, 9999, 1009, 9999, 1011, 990], (9999.0,)),
@@ -124,6 +142,21 @@ def test_json_lines_and_absent_keys() -> None:
 def test_sentinels_are_far_out_and_repeated(column: list[float], found: tuple[float, ...]) -> None:
     schema = sniff(_pipe("\n".join(["a", *map(str, column)])))
     assert schema.sentinels.get("a", ()) == found
+
+
+def test_fill_values_mean_missing_at_any_row() -> None:
+    fills = ["9.96921e+36", "-3.4028234663852886e+38", "1e20", "-1.797693e308", "3.40282e38"]
+    rows = [f"{i},{i % 5}" for i in range(300)]
+    text = "\n".join(["t,a", *rows, *(f"{300 + i},{fill}" for i, fill in enumerate(fills))])
+    for sentinels in (None, [-7]):
+        stream = read(_pipe(text), sentinels=sentinels)
+        values = _values(stream)
+        assert np.isnan(values[300:]).all() and not np.isnan(values[:300]).any()
+        assert stream.counts.fills == len(fills) and not stream.rejected
+        said = "5 fill values mean missing; the first: stream, line 302, column 'a': 9.96921e+36."
+        assert said in stream.counts.describe()
+    plasma = "\n".join(["a", *(f"{i % 7 + 1}e19" for i in range(9)), "1e20"])
+    assert _values(read(_pipe(plasma)))[-1] == 1e20
 
 
 def test_a_sentinel_counts_in_every_column_that_it_cannot_belong_to() -> None:
@@ -198,6 +231,55 @@ def test_windows_text_and_byte_order_marks() -> None:
         stream = read(_pipe(text, encoding))
         assert "Süd °C" in stream.schema.names
         assert len(list(stream)) == 2
+
+
+def test_comments_and_units_are_passed_over() -> None:
+    text = '# made by "hand\n# on 2024\nt,a,b\nh,mm,°C\n' + "".join(
+        f"{i},{i}.5,2\n" for i in range(9)
+    )
+    stream = read(_pipe(text + "# pause\nt,a,b\nh,mm,°C\n9,9.5,2\n"))
+    assert stream.schema.columns == ("a", "b") and _values(stream).shape == (10, 2)
+    said = " ".join(stream.describe())
+    assert "Lines that begin with # are passed over." in said
+    assert "The row under the header holds units: h, mm, °C." in said
+    assert stream.counts.bad == {}
+
+
+@pytest.mark.parametrize("header", ["# t,a,b", "#t,a,b", "# t a b"])
+def test_names_in_a_comment(header: str) -> None:
+    text = f"# x\n{header}\n" + "".join(f"{i},{i}.5,2\n" for i in range(9))
+    stream = read(_pipe(text))
+    assert stream.schema.names == ("t", "a", "b") and len(list(stream)) == 9
+
+
+def test_a_row_of_words_is_not_always_units() -> None:
+    text = "name,a\nnorth,\nsouth,1.5\nwest,2.5\n"
+    assert sniff(_pipe(text)).units == ()
+    assert sniff(_pipe("t,a\n1,NA\n2,1.5\n3,2.5\n")).units == ()
+
+
+def test_old_line_ends(tmp_path: Path) -> None:
+    data = b"t,a\r1,1.5\r2,2.5\r3,3.5\r"
+    (tmp_path / "a.csv").write_bytes(data)
+    stream = read(tmp_path / "a.csv")
+    rows = list(stream)
+    assert [row.time for row in rows] == [1, 2, 3] == [r.time for r in read(io.BytesIO(data))]
+    rest = read(tmp_path / "a.csv", stream.schema, after=rows[0].source)
+    assert [row.time for row in rest] == [2, 3]
+
+
+def test_many_columns() -> None:
+    names = unique_names(["a"] * 4000 + ["a (2)", ""])
+    assert len(set(names)) == 4002 and names[:2] == ("a", "a (2)") and names[-1] == "column 4002"
+    wide = ",".join(["a"] * 4097)
+    with pytest.raises(DataError, match="got 4097 columns, expected 4096 at most"):
+        read(_pipe("\n".join([wide, *[wide.replace("a", "1")] * 3])))
+
+
+def test_names_that_could_not_be_written() -> None:
+    stream = read(_pipe('{"a\\ud800": 1.5}\n{"a\\ud800": 2.5}\n'))
+    assert stream.schema.columns == ("a?",) and _values(stream).tolist() == [[1.5], [2.5]]
+    assert len(list(read(io.StringIO("t,a\ud800\n1,2\n2,3\n")))) == 2
 
 
 def test_looking_at_a_pipe_takes_only_what_it_needs() -> None:

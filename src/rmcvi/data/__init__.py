@@ -11,6 +11,7 @@ from rmcvi.data._diagnosis import Diagnosis as Diagnosis
 from rmcvi.data._doctor import doctor as doctor
 from rmcvi.data._errors import Counts as Counts
 from rmcvi.data._errors import DataError as DataError
+from rmcvi.data._errors import Rejected as Rejected
 from rmcvi.data._lines import Readable as Readable
 from rmcvi.data._observation import Observation as Observation
 from rmcvi.data._observation import Source as Source

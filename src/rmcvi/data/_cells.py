@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Collection
+from decimal import Decimal
 
 MISSING: tuple[str, ...] = (
     "",
@@ -28,7 +29,7 @@ def is_missing(cell: object, words: Collection[str] = MISSING) -> bool:
     """Whether a cell says that there is no value."""
     if cell is None:
         return True
-    if isinstance(cell, float):
+    if isinstance(cell, (float, Decimal)):
         return math.isnan(cell)
     return isinstance(cell, str) and cell.strip().casefold() in words
 
@@ -51,7 +52,7 @@ def to_number(cell: object, decimal: str = ".", words: Collection[str] = MISSING
             raise ValueError(cell)
     elif cell is None:
         return math.nan
-    elif isinstance(cell, (int, float)):
+    elif isinstance(cell, (int, float, Decimal)):
         try:
             value = float(cell)
         except OverflowError:

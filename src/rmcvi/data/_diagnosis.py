@@ -6,6 +6,25 @@ from typing import Any
 
 from rmcvi.data._times import utc
 
+_LOSS = 0.05
+"""Share of the rows beyond which leaving them out is no advice."""
+_FEW = "Repair them, leave them out (--on-bad-row skip), or keep the rest (--on-bad-row missing)."
+_BAD = {
+    "ragged": ("rows with too few or too many cells", "Is the --delimiter right?"),
+    "unreadable": ("rows that cannot be read", "Is it the right file, and the right --delimiter?"),
+    "text": (
+        "cells without a number in a column of numbers",
+        "Too many to leave out: leave that column out (name the others with --columns), name the"
+        " word if it means missing (--missing WORD), or keep the rest (--on-bad-row missing).",
+    ),
+    "no_time": (
+        "rows without a time",
+        "Too many to leave out: is it the time column? Name another one (--time COLUMN), or none"
+        " (--time none).",
+    ),
+}
+"""What bad rows are called, and what to do if they are many."""
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -30,7 +49,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Outliers:
-    """Values further than ten robust standard deviations from the median."""
+    """Values further than ten robust standard deviations (`z`) from the median."""
 
     column: str
     count: int
@@ -76,6 +95,10 @@ class Diagnosis:
     """Bad rows and cells by kind, as in `Counts`."""
     examples: dict[str, str]
     assumed: tuple[str, ...] = field(default=())
+    fills: int = 0
+    """Fill values, which mean missing wherever they stand."""
+    unfinished: int = 0
+    """Last lines without an end, which were not looked at."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, words and lists, with the suggestions."""
@@ -99,6 +122,8 @@ class Diagnosis:
         shares = [f"{name} {100 * share:.3g} %" for name, share in worst if share > 0]
         if shares:
             lines.append(f"Missing: {', '.join(shares)}.")
+        if self.unfinished:
+            lines.append(f"{self.examples['unfinished']}: has no end, and was not looked at.")
         return lines
 
     def suggestions(self) -> list[str]:
@@ -110,33 +135,37 @@ class Diagnosis:
 
     def _about_rows(self) -> Iterator[str]:
         for kind, number in self.bad.items():
-            if kind not in ("repeated", "backward"):
-                first = self.examples[kind]
-                yield (
-                    f"{number} bad ({kind}), first {first}: repair them, or read with"
-                    " on_bad_row 'skip' or 'missing'."
-                )
-        if self.repeated or self.backward:
+            if kind in _BAD:
+                what, otherwise = _BAD[kind]
+                advice = _FEW if number <= _LOSS * self.rows else otherwise
+                yield f"{number} {what}, the first: {self.examples[kind]}. {advice}"
+        late = self.repeated + self.backward
+        if late:
             kind = "repeated" if self.repeated else "backward"
-            yield (
-                f"{self.repeated} repeated and {self.backward} backward times, first"
-                f" {self.examples[kind]}: sort the rows, or read with on_bad_row 'skip'."
-            )
+            first = f"{self.repeated} repeated and {self.backward} backward times"
+            advice = "Sort the rows by time"
+            if late > _LOSS * self.rows:
+                advice += ", or choose another time column (--time COLUMN, or --time none)"
+            yield f"{first}, the first: {self.examples[kind]}. {advice}."
         if self.gaps and self.regular:
-            yield "There are gaps in time: they will be filled by missing rows (gaps='rows')."
+            yield "There are gaps in time: missing rows will fill them."
         if self.period is not None and not self.regular:
-            yield "Times are irregular: use a model that knows dt (gaps='dt')."
+            yield "Times are irregular: the length of each step will be taken into account."
 
     def _about_sentinels(self) -> Iterator[str]:
         for code in dict.fromkeys(code for codes in self.sentinels.values() for code in codes):
             names = [name for name, codes in self.sentinels.items() if code in codes]
             number = sum(self.sentinels[name][code] for name in names)
             yield f"{', '.join(names)}: {code} stands for a missing value, {number} times."
+        if self.fills:
+            where = self.examples["fill"]
+            yield f"{self.fills} fill values stand for missing ones, the first: {where}."
         if self.hidden:
-            codes = ", ".join(dict.fromkeys(c for n in self.hidden for c in self.sentinels[n]))
+            codes = dict.fromkeys(c for n in self.hidden for c in self.sentinels[n])
+            options = " ".join(f"--missing {code}" for code in codes)
             yield (
-                f"{', '.join(self.hidden)}: the first rows do not give the sentinels away;"
-                f" read with sentinels=[{codes}]."
+                f"{', '.join(self.hidden)}: the first rows do not show these codes for missing"
+                f" values, so say {options}."
             )
 
     def _about_columns(self) -> Iterator[str]:
@@ -154,7 +183,7 @@ class Diagnosis:
         for found in self.outliers:
             yield (
                 f"{found.column}: {found.count} values are far out, the furthest {found.worst:g}"
-                f" in line {found.line} ({found.z:.3g} robust standard deviations)."
+                f" in line {found.line}, {found.z:.3g} times as far from the middle as is usual."
             )
         for a, b in self.duplicated:
             yield f"{b}: equals {a} throughout; leave one out."

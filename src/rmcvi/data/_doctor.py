@@ -1,7 +1,8 @@
 """What is wrong with this data? One pass, then robust statistics of each column.
 
 A run of r equal values is stuck if it cannot be the column's habit: with rho the share of repeats
-that went on in runs of usual length, (r - 1) log(1 / rho) > log(runs) + 10.
+that went on in runs of usual length, (r - 1) log(1 / rho) > log(runs) + 10. Zeros, and the smallest
+value, are a habit of any length if they are common otherwise: rain, snow, solar power.
 """
 
 from array import array
@@ -23,8 +24,11 @@ _NORMAL = 1.4826
 _EVIDENCE = 10.0
 _SHORTEST = 6
 """Values in the shortest run that can be stuck."""
+_COMMON = 0.1
+"""Share of a column's other values from which on a value is a common one."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # differences of absurd numbers
 def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
     """Look at all rows of a source (options as in `read`); holds 8 bytes a number in memory."""
     stream = read(source, **{"on_bad_row": "missing", "gaps": "dt", **options})
@@ -68,6 +72,8 @@ def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
         duplicated=_duplicated(columns),
         bad=dict(stream.counts.bad),
         examples=dict(stream.counts.first),
+        fills=stream.counts.fills,
+        unfinished=stream.counts.unfinished,
         assumed=tuple(schema.describe()),
     )
 
@@ -124,7 +130,11 @@ def _stuck(name: str, column: np.ndarray, lines: np.ndarray) -> list[Stuck]:
         return []
     begin, lengths, values = _runs(column)
     found = []
+    lowest, total = float(values.min()), int(lengths.sum())
     for i in np.flatnonzero(lengths >= _SHORTEST):
+        elsewhere = int(lengths[values == values[i]].sum() - lengths[i])
+        if values[i] in (0.0, lowest) and elsewhere >= _COMMON * (total - lengths[i]):
+            continue
         peers = lengths[values == values[i]]
         habit = peers if len(peers) >= 10 else lengths
         usual = habit[habit <= np.quantile(habit, 0.95)]

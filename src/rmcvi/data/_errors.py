@@ -10,6 +10,25 @@ class DataError(ValueError):
     """A source that cannot be read: one sentence with file, line, column, found and expected."""
 
 
+@dataclass(frozen=True)
+class Rejected:
+    """A record that was left out, or of which only the good part was kept."""
+
+    place: str
+    """File and line."""
+    reason: str
+    text: str
+    """As it was written, cut to `TEXT` characters."""
+
+    def to_json(self) -> dict[str, str]:
+        """Plain words."""
+        return asdict(self)
+
+
+TEXT = 500
+"""Characters of a rejected record that are kept: enough to find it by, whatever its length."""
+
+
 def place(name: str, line: int | None = None, column: str | None = None) -> str:
     """Where: the file, the line and the column, as far as they are known."""
     where = name if line is None else f"{name}, line {line}"
@@ -50,7 +69,7 @@ class Counts:
     blank: int = 0
     """Rows with nothing in them, passed over."""
     headers: int = 0
-    """Repetitions of the header line, passed over."""
+    """Repetitions of the header line, and of units under it, passed over."""
     skipped: int = 0
     """Bad rows left out."""
     filled: int = 0
@@ -59,6 +78,12 @@ class Counts:
     """Gaps of time that were too long to be filled."""
     held: int = 0
     """Missing inputs replaced by their last value."""
+    fills: int = 0
+    """Fill values, which mean missing wherever they stand."""
+    unfinished: int = 0
+    """Last records that may be half-written, left for later."""
+    renewed: int = 0
+    """How often a followed file turned out to be another one, and was read from its top."""
     bad: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
 
@@ -86,6 +111,14 @@ class Counts:
             lines.append(f"Gaps of time too long to be filled, one long step each: {self.leaps}.")
         if self.held:
             lines.append(f"{self.held} missing inputs were replaced by their last value.")
+        if self.fills:
+            lines.append(f"{self.fills} fill values mean missing; the first: {self.first['fill']}.")
+        if self.renewed:
+            again = "another file took its name, or it was cut short"
+            lines.append(f"Read from its top {self.renewed} times, for {again}.")
+        if self.unfinished:
+            half = "has no end and may be half-written, so it was left for the next `resume`"
+            lines.append(f"{self.first['unfinished']}: {half}; if it is whole, end the line.")
         return lines
 
     def to_json(self) -> dict[str, Any]:

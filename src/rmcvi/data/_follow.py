@@ -6,39 +6,61 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rmcvi.data._errors import DataError
-from rmcvi.data._lines import MAX_LINE, Line, check_length, open_bytes
+from rmcvi.data._lines import MAX_LINE, MAX_SAMPLE, Line, cut_line
+
+_WITNESS = 256
+"""Bytes before our place that are compared when a file that rested has grown."""
 
 
 class Tail:
     """Lines of a growing file.
 
-    A last line without its end is kept back until the rest comes. If the file shrinks, or another
-    one takes its name, reading starts again at its top; what an old file ended with still counts.
+    A last line without its end is kept back until the rest comes. If the file shrinks, is written
+    anew, or another one takes its name, reading starts again at its top; what a file that was
+    renamed ended with still counts.
     """
 
     def __init__(self, path: Path, offset: int = 0, number: int = 0):
         self.path = path
         self._stream = self._open()
-        self._stream.seek(offset)
-        self._offset, self._number, self._held = offset, number, b""
+        self._go_to(offset, number)
 
     def poll(self) -> Line | None:
         """The next whole line, None if there is none yet."""
-        self._held += self._stream.readline(MAX_LINE)
-        if not self._held.endswith(b"\n"):
-            check_length(self._held, str(self.path), self._number + 1)
+        if self._waited and self._rewritten():
             return self._renewed()
-        return self._take()
+        self._waited = False
+        while data := self._stream.readline(MAX_LINE):
+            if self._size <= MAX_LINE:
+                self._held += data
+            self._size += len(data)
+            self._last = (self._last + data)[-_WITNESS:]
+            if data.endswith(b"\n"):
+                return self._take()
+        self._waited = True
+        return self._renewed()
 
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
 
     def _take(self) -> Line:
-        data, self._held = self._held, b""
-        start, self._offset = self._offset, self._offset + len(data)
         self._number += 1
-        return Line(data, self._number, start, self._offset)
+        line = cut_line(self._held, self._number, self._offset, self._size)
+        self._offset, self._held, self._size = line.end, b"", 0
+        return line
+
+    def _go_to(self, offset: int, number: int) -> None:
+        self._stream.seek(offset)
+        self._offset, self._number, self._held, self._size = offset, number, b"", 0
+        before = min(offset, _WITNESS)
+        self._last = os.pread(self._stream.fileno(), before, offset - before)
+        self._waited = False
+
+    def _rewritten(self) -> bool:
+        """Whether the file was cut and has grown again beyond our place: other bytes before it."""
+        begin = self._offset + self._size - len(self._last)
+        return os.pread(self._stream.fileno(), len(self._last), begin) != self._last
 
     def _renewed(self) -> Line | None:
         """Notice a new or shortened file; its predecessor's last words, if any."""
@@ -48,17 +70,17 @@ class Tail:
             return None
         old = os.fstat(self._stream.fileno())
         rotated = (now.st_ino, now.st_dev) != (old.st_ino, old.st_dev)
-        if not rotated and now.st_size >= self._stream.tell():
+        if not rotated and now.st_size >= self._stream.tell() and not self._rewritten():
             return None
         last = self._take() if rotated and self._held else None
         self._stream.close()
         self._stream = self._open()
-        self._offset, self._number, self._held = 0, 0, b""
-        return last
+        self._go_to(0, 0)
+        return last or self.poll()
 
-    def _open(self) -> io.BufferedIOBase:
+    def _open(self) -> io.BufferedReader:
         try:
-            return open_bytes(self.path)
+            return open(self.path, "rb")
         except OSError as error:
             message = f"{self.path}: cannot be read ({error.strerror or error})"
             raise DataError(message) from None
@@ -94,12 +116,13 @@ def first_lines(
     poll: float = 0.5,
 ) -> list[Line]:
     """Up to `count` lines that a growing file has now; at least `least` are waited for."""
-    tail, lines = Tail(path), []
+    tail, lines, size = Tail(path), [], 0
     try:
-        while len(lines) < count and not stop():
+        while len(lines) < count and size < MAX_SAMPLE and not stop():
             line = tail.poll()
             if line is not None:
                 lines.append(line)
+                size += len(line.data)
             elif len(lines) >= least:
                 break
             else:

@@ -53,16 +53,16 @@ def shape_of(cells: Sequence[str], schema: Schema, source: str) -> Shape:
     names = unique_names(cells)
     named = [i for i, cell in enumerate(cells) if cell.strip()]
     used = {*schema.time, *schema.columns, *schema.inputs}
-    own = set(names)
+    own, known = {name: i for i, name in enumerate(names)}, set(schema.names)
     for name in schema.names:
         if name not in own and (name in used or not name.startswith("column ")):
             found = ", ".join(repr(names[i]) for i in named[:12])
             where = place(source, 1, name)
             raise DataError(f"{where}: has vanished, found {found}")
     for i in named:
-        if names[i] not in schema.names:
+        if names[i] not in known:
             expected = ", ".join(map(repr, schema.names[:12]))
             raise DataError(f"{place(source, 1, names[i])}: has appeared, expected {expected}")
-    order = tuple(names.index(name) if name in own else None for name in schema.names)
-    least = max([*named, *(names.index(name) for name in used)], default=-1) + 1
+    order = tuple(own.get(name) for name in schema.names)
+    least = max([*named, *(own[name] for name in used)], default=-1) + 1
     return Shape(order, least, len(names))

@@ -8,12 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from rmcvi.data._errors import DataError, place
+from rmcvi.data._errors import TEXT, DataError
 
 MAX_LINE = 1 << 20
+"""Bytes in the longest line that is read; of a longer one only the beginning is kept."""
+MAX_SAMPLE = 1 << 22
+"""Bytes that are looked at to find out what a source is made of."""
+LONG = "more than 1 MiB without a line end"
+UNENDED = "no line end"
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _PLAIN_CONTROLS = frozenset(b"\t\n\r\f\x1b")
+_CHUNK = 1 << 16
 
 
 @runtime_checkable
@@ -32,14 +38,28 @@ class Line(NamedTuple):
     number: int
     start: int
     end: int
+    flaw: str = ""
+    """LONG, or UNENDED at the end of a file that may grow: it may be half of a line."""
 
 
-def file_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
-    """Lines of a file from a byte offset, where `number` lines come before; gzip is opened."""
+def can_grow(path: Path) -> bool:
+    """Whether more may be written to it: a plain file, not compressed, not a pipe."""
+    try:
+        with open(path, "rb") as stream:
+            return path.is_file() and stream.read(2) != _GZIP
+    except OSError:
+        return False
+
+
+def file_lines(path: Path, offset: int = 0, number: int = 0, grows: bool = False) -> Iterator[Line]:
+    """Lines of a file from a byte offset, where `number` lines come before; gzip is opened.
+
+    `grows`: whether a last line without its end may be half of a line.
+    """
     try:
         with open_bytes(path) as stream:
             stream.seek(offset)
-            yield from _cut(stream, str(path), offset, number)
+            yield from _cut(stream, offset, number, grows)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{path}: got a damaged gzip file") from None
     except OSError as error:
@@ -47,24 +67,61 @@ def file_lines(path: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
 
 
 def open_bytes(path: Path) -> io.BufferedIOBase:
-    """The bytes of a file, uncompressed."""
+    """The bytes of a file, uncompressed; lines that end in CR alone end in LF instead."""
     with open(path, "rb") as stream:
         opener: Callable[..., Any] = gzip.open if stream.read(2) == _GZIP else open
-    return opener(path, "rb")
+    stream = opener(path, "rb")
+    old = _ends_in_cr(stream.read(_CHUNK))
+    stream.seek(0)
+    return io.BufferedReader(_OldLines(stream)) if old else stream
 
 
-def _cut(stream: Any, name: str, offset: int, number: int) -> Iterator[Line]:
+def _ends_in_cr(head: bytes) -> bool:
+    # A CR at the very end may have its LF yet to come.
+    return b"\n" not in head and b"\r" in head[:-1]
+
+
+class _OldLines(io.RawIOBase):
+    """Bytes with LF for CR: as many, so that offsets hold."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._stream.seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._stream.read(len(buffer)).replace(b"\r", b"\n")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _cut(stream: Any, offset: int, number: int, grows: bool) -> Iterator[Line]:
     while data := stream.readline(MAX_LINE):
         number += 1
-        check_length(data, name, number)
-        yield Line(data, number, offset, offset + len(data))
-        offset += len(data)
+        size, rest = len(data), data
+        while rest and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE)
+            size += len(rest)
+        yield cut_line(data, number, offset, size, grows and not rest)
+        offset += size
 
 
-def check_length(data: bytes, name: str, number: int) -> None:
-    """Raise if a line has no end within reason."""
-    if len(data) >= MAX_LINE:
-        raise DataError(f"{place(name, number)}: got more than 1 MiB without a line end")
+def cut_line(data: bytes, number: int, start: int, size: int, half: bool = False) -> Line:
+    """A line of `size` bytes that begins with `data`; `half`: its end may be yet to come."""
+    long = size > MAX_LINE
+    flaw = UNENDED if half else LONG if long else ""
+    return Line(data[:TEXT] if long else data, number, start, start + size, flaw)
 
 
 class PipeLines:
@@ -74,7 +131,7 @@ class PipeLines:
         self.name = name
         self._stream = getattr(stream, "buffer", stream)
         self._held = b""
-        self._ended = False
+        self._ended = self._old = False
         self._lines = self._cut()
         self._seen: list[Line] = []
 
@@ -88,7 +145,8 @@ class PipeLines:
 
         At least `least` lines are waited for.
         """
-        while len(self._seen) < count:
+        size = 0
+        while len(self._seen) < count and size < MAX_SAMPLE:
             hurry = len(self._seen) >= least
             if hurry and b"\n" not in self._held and not self._ready(patience):
                 break
@@ -96,6 +154,7 @@ class PipeLines:
             if line is None:
                 break
             self._seen.append(line)
+            size += len(line.data)
         return list(self._seen)
 
     def _ready(self, patience: float) -> bool:
@@ -108,30 +167,37 @@ class PipeLines:
 
     def _cut(self) -> Iterator[Line]:
         number, offset = 0, 0
-        while data := self._line():
-            number += 1
-            check_length(data, self.name, number)
-            yield Line(data, number, offset, offset + len(data))
-            offset += len(data)
+        while not (self._ended and not self._held):
+            data, size = self._line()
+            if size:
+                number += 1
+                yield cut_line(data, number, offset, size)
+                offset += size
 
-    def _line(self) -> bytes:
+    def _line(self) -> tuple[bytes, int]:
+        """The next line, or the beginning of a long one, and its size."""
         parts, size = [], 0
-        while b"\n" not in self._held and not self._ended and size < MAX_LINE:
-            parts.append(self._held)
+        while b"\n" not in self._held and not self._ended:
+            if size <= MAX_LINE:
+                parts.append(self._held)
             size += len(self._held)
             self._held = self._read()
             self._ended = not self._held
+            if not (size or self._old):
+                self._old = _ends_in_cr(self._held)
+            if self._old:
+                self._held = self._held.replace(b"\r", b"\n")
         head, mark, self._held = self._held.partition(b"\n")
-        return b"".join([*parts, head, mark])
+        return b"".join([*parts, head, mark]), size + len(head) + len(mark)
 
     def _read(self) -> bytes:
         # read1 gives what is there; a buffered read would wait for a full buffer.
         read = getattr(self._stream, "read1", None) or self._stream.read
         try:
-            data = read(1 << 16)
+            data = read(_CHUNK)
         except (OSError, ValueError, EOFError, zlib.error) as error:
             raise DataError(f"{self.name}: cannot be read ({error})") from None
-        return data.encode() if isinstance(data, str) else data or b""
+        return data.encode("utf-8", "replace") if isinstance(data, str) else data or b""
 
 
 def find_encoding(lines: list[Line], name: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmcvi.data._errors import DataError
+from rmcvi.data._fingerprint import Fingerprint
 
 Vector = NDArray[np.float64]
 
@@ -21,8 +22,9 @@ class Source:
     """Where an observation came from, and all that is needed to go on after it.
 
     `offset` counts what has been consumed of the file `name`: bytes of (uncompressed) text, rows of
-    Parquet and of pipes. `clock` and `held` are the time and the inputs that the next row follows,
-    `allowance` is how many missing rows may be put before it (`Clock`; None: as at the beginning).
+    Parquet and of pipes. `clock` and `held` are the time and the inputs that the next row follows.
+    By its `fingerprint` the file is known again. `allowance` is how many missing rows may be put
+    before the next row (`Clock`; None: as at the beginning).
     """
 
     name: str
@@ -30,18 +32,23 @@ class Source:
     offset: int
     clock: float | None = None
     held: tuple[float, ...] = ()
+    fingerprint: Fingerprint | None = None
     allowance: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
-        return {**vars(self), "held": list(self.held)}
+        known = self.fingerprint.to_json() if self.fingerprint else None
+        return {**vars(self), "held": list(self.held), "fingerprint": known}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "Source":
         """The inverse of `to_json`."""
         try:
-            return cls(**{**plain, "held": tuple(map(float, plain["held"]))})
-        except (KeyError, TypeError, ValueError):
+            known = plain.get("fingerprint")
+            fingerprint = None if known is None else Fingerprint.from_json(known)
+            held = tuple(map(float, plain["held"]))
+            return cls(**{**plain, "held": held, "fingerprint": fingerprint})
+        except (AttributeError, KeyError, TypeError, ValueError):
             message = f"source: got {plain!r}, expected what Source.to_json wrote"
             raise DataError(message) from None
 

@@ -11,19 +11,29 @@ from typing import Any
 from rmcvi.data._errors import DataError, place
 from rmcvi.data._follow import first_lines, follow_lines
 from rmcvi.data._header import Shape, shape_of
-from rmcvi.data._lines import Line, PipeLines, file_lines, find_encoding
+from rmcvi.data._lines import (
+    MAX_SAMPLE,
+    UNENDED,
+    Line,
+    PipeLines,
+    can_grow,
+    file_lines,
+    find_encoding,
+)
 from rmcvi.data._observation import Source
 from rmcvi.data._parquet import parquet_names, parquet_records
 from rmcvi.data._parts import is_parquet, list_parts
 from rmcvi.data._records import (
+    UNFINISHED,
     Record,
+    cut_records,
     decode,
-    delimited_records,
     json_records,
     parse_object,
 )
 from rmcvi.data._schema import Schema
 from rmcvi.data._sniff import SAMPLE, Wishes, sniff_lines, sniff_table
+from rmcvi.data._trace import Changed, Trace, begins_alike
 
 Named = tuple[str, Record]
 
@@ -40,13 +50,30 @@ class Pace:
 
 def sniff_text(lines: list[Line], wishes: Wishes, name: str) -> Schema:
     """The schema of text from its first lines."""
-    if not any(line.data.strip() for line in lines):
+    if not any(decode(line, "utf-8").strip() for line in lines):
         raise DataError(f"{name}: got no rows, expected rows of numbers")
     encoding = find_encoding(lines, name)
+    whole = [line for line in lines if not line.flaw or _is_object(line, encoding)]
+    if not whole:
+        raise DataError(f"{place(name, 1)}: got {lines[0].flaw}, expected rows of numbers")
+    try:
+        return _sniff_whole(whole, wishes, name, encoding)
+    except DataError as error:
+        if lines[-1].flaw != UNENDED:
+            raise
+        advice = "its last line has no line end and was left out, for it may be half of a line"
+        raise DataError(f"{error}; {advice}") from None
+
+
+def _is_object(line: Line, encoding: str) -> bool:
+    return line.flaw == UNENDED and parse_object(decode(line, encoding)) is not None
+
+
+def _sniff_whole(lines: list[Line], wishes: Wishes, name: str, encoding: str) -> Schema:
     texts = [decode(line, encoding) for line in lines]
-    top = next(text.strip() for text in texts if text.strip())
+    top = next((text.strip() for text in texts if text.strip()), "")
     if not top.startswith(("{", "[")):
-        return sniff_lines(texts, wishes, name, encoding)
+        return sniff_lines(lines, wishes, name, encoding)
     rows = [row for text in texts if (row := parse_object(text)) is not None]
     if not rows:
         raise DataError(f"{place(name, 1)}: got {top[:20]!r}, expected one JSON object per line")
@@ -62,6 +89,8 @@ class FileOrigin:
     def __init__(self, path: Path, follow: bool, pace: Pace):
         self.parts = list_parts(path) if not follow or not path.is_file() else [path]
         self.name, self.follow, self._pace = str(path), follow, pace
+        self.trace = Trace()
+        """Of the part that is being read."""
         if follow and (path.is_dir() or is_parquet(path) or path.suffix == ".gz"):
             raise DataError(f"{path}: cannot be followed, expected a growing text file")
 
@@ -87,13 +116,16 @@ class FileOrigin:
 
     def _sample(self) -> Iterator[Line]:
         """Lines of the parts that begin alike, with one header."""
-        top = None
+        top, size = None, 0
         for part in self.parts:
-            for line in file_lines(part):
+            for line in self._whole_lines(part):
                 if line.number > 1 or top is None:
                     top = top or line.data
+                    size += len(line.data)
                     yield line
                 elif line.data != top:
+                    return
+                if size > MAX_SAMPLE:
                     return
 
     def records(self, schema: Schema, after: Source | None) -> Iterator[Named]:
@@ -106,41 +138,97 @@ class FileOrigin:
                 raise DataError(message)
             parts = parts[names.index(after.name) :]
         for part in parts:
-            place_in_part = after if after is not None and after.name == str(part) else None
-            for record in self._part(part, schema, place_in_part):
+            self.trace = self._new_trace(part, schema)
+            offset, line = 0, 0
+            if after is not None and after.name == str(part):
+                offset, line = self._known_again(part, schema, after)
+            for record in self._part(part, schema, offset, line, self.follow):
                 yield str(part), record
 
-    def _part(self, part: Path, schema: Schema, after: Source | None) -> Iterator[Record]:
-        offset = after.offset if after else 0
+    def _new_trace(self, part: Path, schema: Schema) -> Trace:
+        before = itertools.takewhile(lambda other: other != part, self.parts)
+        sizes = {other.name: other.stat().st_size for other in before}
+        return Trace(None if schema.kind == "parquet" else part, sizes)
+
+    def _known_again(self, part: Path, schema: Schema, after: Source) -> tuple[int, int]:
+        """The place to go on at: a file that is followed and is another one begins at its top."""
+        try:
+            self._check(part, schema, after)
+        except Changed:
+            if not self.follow:
+                raise
+            self.trace = self._new_trace(part, schema)
+            self.trace.end = after.offset
+            return 0, 0
+        return after.offset, after.line
+
+    def _check(self, part: Path, schema: Schema, after: Source) -> None:
+        """Whether what was read before is still there; the trace is then as it was."""
+        text, known = schema.kind != "parquet", after.fingerprint
+        short = f"{part}: is shorter than the {after.offset} {'bytes' if text else 'rows'}"
+        short = f"{short} at which reading stopped"
+        if text and can_grow(part) and after.offset > part.stat().st_size:
+            raise Changed(short)
+        if known is None:
+            return
+        self._check_parts(part, schema, known.parts)
+        advice = "bring the old file back, or learn this one into another directory"
+        if text and not begins_alike(part, known):
+            raise Changed(f"{part}: does not begin as the file that was read before; {advice}")
+        records = self._part(part, schema, known.start, known.line)
+        for record in itertools.takewhile(lambda r: r.start < after.offset, records):
+            self.trace.add(record)
+        if self.trace.end < after.offset and known.start < after.offset:
+            raise Changed(short)
+        mark = self.trace.mark()
+        if mark is not None and mark.digest != known.digest:
+            what = f"before line {after.line + 1} it is not what was read before"
+            raise Changed(f"{part}: {what}; {advice}")
+        self.trace.end = after.offset
+
+    def _check_parts(self, part: Path, schema: Schema, known: dict[str, int]) -> None:
+        for other in itertools.takewhile(lambda other: other != part, self.parts):
+            if other.name not in known:
+                late = f"has come after {part.name} was read, which follows it"
+                raise Changed(f"{other}: {late}; give it a name that comes last, or learn anew")
+            if other.stat().st_size != known[other.name]:
+                changed = "has changed since it was read"
+                raise Changed(f"{other}: {changed}; bring the old file back, or learn anew")
+
+    def _part(
+        self, part: Path, schema: Schema, offset: int, line: int, follow: bool = False
+    ) -> Iterator[Record]:
+        """Records from a place on, 0 for the top."""
         if schema.kind == "parquet":
             shape_of(parquet_names(part), schema, str(part))
             return parquet_records(part, schema.names, offset)
-        shape = Shape.plain(schema)
+        grows, shape = self._grows(part), Shape.plain(schema)
         if schema.kind == "delimited" and schema.header:
-            header = next(_cut(self._top(part), schema, str(part)), None)
-            if header is None:
-                return iter(())
-            shape = shape_of([str(cell) for cell in header.cells or []], schema, str(part))
-            if after is None:
-                lines = self._lines(part, header.end, header.last)
-                return shape.fit(_cut(lines, schema, str(part)))
-        lines = self._lines(part, offset, after.line if after else 0)
-        return shape.fit(_cut(lines, schema, str(part)))
+            header = _header(_cut(self._top(part, follow), schema, grows))
+            if header is None or header.reason == UNFINISHED:
+                return iter(() if header is None else (header,))
+            shape = shape_of(_header_cells(header, str(part)), schema, str(part))
+            if not offset:
+                offset, line = header.end, header.last
+        if follow:
+            pace = self._pace
+            lines = follow_lines(part, pace.stop, pace.sleep, offset, line, pace.poll)
+        else:
+            lines = self._whole_lines(part, offset, line)
+        return shape.fit(_cut(lines, schema, grows))
 
-    def _top(self, part: Path) -> Iterable[Line]:
-        if not self.follow:
-            return file_lines(part)
+    def _top(self, part: Path, follow: bool) -> Iterable[Line]:
+        if not follow:
+            return self._whole_lines(part)
         pace = self._pace
         return first_lines(part, 20, pace.stop, pace.sleep, least=1, poll=pace.poll)
 
-    def _lines(self, part: Path, offset: int, number: int) -> Iterator[Line]:
-        if self.follow:
-            pace = self._pace
-            return follow_lines(part, pace.stop, pace.sleep, offset, number, pace.poll)
-        if part.is_file() and part.suffix != ".gz" and offset > part.stat().st_size:
-            message = f"{part}: is shorter than the {offset} bytes at which reading stopped"
-            raise DataError(message)
-        return file_lines(part, offset, number)
+    def _whole_lines(self, part: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
+        return file_lines(part, offset, number, self._grows(part))
+
+    def _grows(self, part: Path) -> bool:
+        """Whether more may be written to it: to the last part alone."""
+        return part == self.parts[-1] and can_grow(part)
 
 
 class PipeOrigin:
@@ -148,6 +236,7 @@ class PipeOrigin:
 
     def __init__(self, stream: Any, name: str, pace: Pace):
         self._lines, self.name, self._pace = PipeLines(stream, name), name, pace
+        self.trace = Trace(whole=True)
 
     def sniff(self, wishes: Wishes) -> Schema:
         """Look at the first rows without losing them."""
@@ -161,24 +250,45 @@ class PipeOrigin:
 
     def records(self, schema: Schema, after: Source | None) -> Iterator[Named]:
         """Rows after the first `after.offset` ones."""
-        records = _cut(self._lines, schema, self.name)
+        records = _cut(self._lines, schema, False)
         shape = Shape.plain(schema)
         if schema.kind == "delimited" and schema.header:
-            header = next(records, None)
+            header = _header(records)
             if header is None:
                 raise DataError(f"{self.name}: got no rows, expected rows of numbers")
-            shape = shape_of([str(cell) for cell in header.cells or []], schema, self.name)
-        skip = after.offset if after else 0
-        for i, record in enumerate(shape.fit(records)):
-            if i >= skip:
-                yield self.name, record._replace(start=i, end=i + 1)
+            shape = shape_of(_header_cells(header, self.name), schema, self.name)
+        rows = (record._replace(start=i, end=i + 1) for i, record in enumerate(shape.fit(records)))
+        if after is not None and after.offset:
+            self._pass_over(rows, after)
+        for record in rows:
+            yield self.name, record
+
+    def _pass_over(self, rows: Iterator[Record], after: Source) -> None:
+        """Read what was read before, and see that it is the same."""
+        for record in itertools.islice(rows, after.offset):
+            self.trace.add(record)
+        if self.trace.end < after.offset:
+            short = f"ended after {self.trace.end} rows, of which {after.offset} were read before"
+            raise Changed(f"{self.name}: {short}; give the same stream from its beginning")
+        mark = self.trace.mark()
+        if mark and after.fingerprint and mark.digest != after.fingerprint.digest:
+            other = f"its first {after.offset} rows are not those that were read before"
+            raise Changed(f"{self.name}: {other}; give the same stream from its beginning")
 
 
-def _cut(lines: Iterable[Line], schema: Schema, name: str) -> Iterator[Record]:
+def _header_cells(header: Record, name: str) -> list[str]:
+    if header.cells is None:
+        raise DataError(f"{place(name, header.first)}: got {header.reason}, expected a header")
+    return [str(cell) for cell in header.cells]
+
+
+def _cut(lines: Iterable[Line], schema: Schema, grows: bool) -> Iterator[Record]:
     if schema.kind == "json":
         return json_records(lines, schema)
-    return _without_top_blanks(delimited_records(lines, schema, name))
+    look = schema.delimiter, schema.encoding, schema.comment
+    return cut_records(lines, *look, grows)
 
 
-def _without_top_blanks(records: Iterator[Record]) -> Iterator[Record]:
-    return itertools.dropwhile(lambda r: r.cells is not None and not any(r.cells), records)
+def _header(records: Iterator[Record]) -> Record | None:
+    """The first record that is not blank."""
+    return next((record for record in records if record.cells is None or any(record.cells)), None)

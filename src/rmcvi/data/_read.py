@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import sys
 import time as _time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,11 +14,11 @@ import numpy as np
 
 from rmcvi._core.checks import check_int, check_option
 from rmcvi.data._clock import FILL_LIMIT, GAPS, Clock
-from rmcvi.data._errors import Counts, DataError
+from rmcvi.data._errors import TEXT, Counts, DataError, Rejected, place
 from rmcvi.data._lines import Readable
-from rmcvi.data._observation import Observation, Source
+from rmcvi.data._observation import Observation, Source, Vector
 from rmcvi.data._origin import FileOrigin, Pace, PipeOrigin
-from rmcvi.data._records import Record
+from rmcvi.data._records import UNFINISHED, Record
 from rmcvi.data._rows import Row, RowParser
 from rmcvi.data._schema import Schema
 from rmcvi.data._sniff import Codes, Wishes
@@ -25,11 +26,14 @@ from rmcvi.data._sniff import Codes, Wishes
 BAD_ROWS = ("error", "skip", "missing")
 LATE_SHARE = 0.25
 """Share of late rows above which a source is not in the order of time at all."""
+_REJECTED = 10_000
+"""Rejected records that wait for who takes them away; `counts` counts all."""
 
 
 class Stream:
     """An iterable of observations with its `name`, `schema` and the `counts` of what it met.
 
+    Bad records wait in `rejected` to be taken away (`popleft`), the oldest first.
     A file can be iterated again, from the same start; a pipe only once.
     """
 
@@ -43,6 +47,7 @@ class Stream:
         after: Source | None,
     ):
         self.name, self.schema, self.counts = origin.name, schema, Counts()
+        self.rejected: deque[Rejected] = deque(maxlen=_REJECTED)
         self.on_bad_row, self.fill_limit = on_bad_row, fill_limit
         self.gaps = ("rows" if schema.regular else "dt") if gaps == "auto" else gaps
         self._origin, self._after = origin, after
@@ -60,6 +65,7 @@ class Stream:
         for name, record in self._origin.records(schema, after):
             row = self._admit(parser, name, record, clock)
             if row is None:
+                self._trace(record)
                 continue
             while row.time is not None and clock.absent(row.time):
                 self.counts.filled += 1
@@ -69,8 +75,8 @@ class Stream:
             absent = np.isnan(row.u)
             self.counts.held += int(absent.sum())
             held = np.where(absent, held, row.u)
-            place = name, record.last, record.end
-            source = Source(*place, clock.last, tuple(held.tolist()), clock.allowance)
+            self._trace(record)
+            source = self._source(name, record.last, record.end, clock, held)
             yield Observation(row.y, held, dt, row.time, row.time_text, source)
         self._check_late(least=3)
 
@@ -81,6 +87,16 @@ class Stream:
         with contextlib.suppress(DataError):  # whoever reads on will meet it
             rows.extend(itertools.islice(first, count))
         return rows
+
+    def _trace(self, record: Record) -> None:
+        trace = self._origin.trace
+        self.counts.renewed += record.start < trace.end
+        trace.add(record)
+
+    def _source(self, name: str, line: int, offset: int, clock: Clock, held: Vector) -> Source:
+        known = self._origin.trace.mark()
+        state = clock.last, tuple(held.tolist()), known, clock.allowance
+        return Source(name, line, offset, *state)
 
     def describe(self) -> list[str]:
         """What was assumed, in sentences."""
@@ -98,20 +114,29 @@ class Stream:
 
     def _admit(self, parser: RowParser, name: str, record: Record, clock: Clock) -> Row | None:
         """The row of a record if it is to be passed on."""
+        if record.reason == UNFINISHED:
+            self.counts.unfinished += 1
+            self.counts.first["unfinished"] = place(name, record.first)
+            return None
         if parser.is_blank(record):
             self.counts.blank += 1
             return None
-        if parser.is_header(record):
+        if parser.is_header(record) or self._is_units(record):
             self.counts.headers += 1
             return None
         self.counts.rows += 1
         row = parser.parse(name, record, clock)
+        for where in row.fills:
+            self.counts.fills += 1
+            self.counts.first.setdefault("fill", where)
         if row.set_back:
             self.counts.note("set_back", row.set_back)
         for kind, sentence in row.faults:
             if self.on_bad_row == "error" and not row.late:
                 raise DataError(sentence)
             self.counts.note(kind, sentence)
+        if row.faults:
+            self._reject(name, record, row)
         if row.late or (row.faults and self.on_bad_row == "skip"):
             self.counts.skipped += 1
             self._check_late(least=100)
@@ -128,12 +153,22 @@ class Stream:
             f" sort it by {self.schema.time[0]!r}, or read it without times (--time none)"
         )
 
+    def _is_units(self, record: Record) -> bool:
+        units = self.schema.units
+        cells = (record.cells or ())[: len(units)]
+        return bool(units) and tuple(str(cell).strip() for cell in cells) == units
+
+    def _reject(self, name: str, record: Record, row: Row) -> None:
+        where = place(name, record.first)
+        reasons = [sentence.removeprefix(where).lstrip(":, ") for _, sentence in row.faults]
+        text = record.text(self.schema.encoding)[:TEXT]
+        self.rejected.append(Rejected(where, "; ".join(reasons), text))
+
     def _filling(self, name: str, record: Record, clock: Clock, held: np.ndarray) -> Observation:
         """A missing row; going on after it reads `record` again."""
         moment = clock.fill()
         y = np.full(len(self.schema.columns), np.nan)
-        place = name, record.first - 1, record.start
-        source = Source(*place, moment, tuple(held.tolist()), clock.allowance)
+        source = self._source(name, record.first - 1, record.start, clock, held)
         return Observation(y, held, 1.0, moment, None, source, filled=True)
 
 

@@ -12,6 +12,7 @@ from rmcvi.data._errors import place
 from rmcvi.data._observation import Vector
 from rmcvi.data._records import Record
 from rmcvi.data._schema import Schema
+from rmcvi.data._sentinels import HUGE, is_fill
 from rmcvi.data._times import CALENDAR, parse_time
 
 LATE = ("repeated", "backward")
@@ -27,6 +28,8 @@ class Row:
     time: float | None = None
     time_text: str | None = None
     faults: list[tuple[str, str]] = field(default_factory=list)
+    fills: list[str] = field(default_factory=list)
+    """Where fill values were, which mean missing everywhere."""
     set_back: str | None = None
     """A sentence if the clock was set back before this row."""
 
@@ -97,14 +100,18 @@ class RowParser:
                     value = float(cell)
                 except ValueError:
                     value = math.inf
-            if not math.isfinite(value):
+            if not -HUGE < value < HUGE:
                 value = self._number(cell, column, name, record, row)
             values[k] = math.nan if value in sentinels else value
         return values
 
     def _number(self, cell: Any, column: str, name: str, record: Record, row: Row) -> float:
         try:
-            return to_number(cell, self._schema.decimal, self._words)
+            value = to_number(cell, self._schema.decimal, self._words)
+            if not is_fill(value) or column in self._schema.huge:
+                return value
+            row.fills.append(f"{place(name, record.first, column)}: {value:g}")
+            return math.nan
         except ValueError:
             where = place(name, record.first, column)
             row.faults.append(("text", f"{where}: got {show(cell)}, expected a number"))

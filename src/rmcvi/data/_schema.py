@@ -48,10 +48,16 @@ class Schema:
     decimal: str = "."
     header: bool = True
     encoding: str = "utf-8"
+    comment: str = ""
+    """With what a line that is passed over begins."""
+    units: tuple[str, ...] = ()
+    """The row of units under the header, passed over; empty if there is none."""
     missing: tuple[str, ...] = MISSING
     """Words for a missing value, in lower case."""
     sentinels: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """Numbers for a missing value, by column."""
+    """Numbers for a missing value, by column; fill values such as 9.96921e36 go without saying."""
+    huge: tuple[str, ...] = ()
+    """Columns so large that a fill value may be a measurement."""
     notes: tuple[str, ...] = ()
     """Sentences about what was doubtful."""
 
@@ -109,7 +115,12 @@ class Schema:
         word = _DELIMITERS.get(self.delimiter, repr(self.delimiter))
         header = "a header line" if self.header else "no header line"
         code = "" if self.encoding == "utf-8" else f", encoded in {self.encoding}"
-        return f"{word}-separated text with {mark} and {header}{code}."
+        said = [f"{word}-separated text with {mark} and {header}{code}."]
+        if self.comment:
+            said.append(f"Lines that begin with {self.comment} are passed over.")
+        if self.units:
+            said.append(f"The row under the header holds units: {', '.join(self.units)}.")
+        return " ".join(said)
 
     def _describe_time(self) -> str:
         if not self.time:

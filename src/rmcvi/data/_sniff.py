@@ -1,7 +1,9 @@
 """From the first rows of a source to its schema."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -10,14 +12,15 @@ from rmcvi.data._delimited import (
     find_decimal,
     find_delimiter,
     has_header,
-    open_quote,
+    has_units,
     split_lines,
     unique_names,
 )
 from rmcvi.data._errors import DataError, place, unknown
-from rmcvi.data._records import MAX_RECORD
+from rmcvi.data._lines import Line
+from rmcvi.data._records import content, decode
 from rmcvi.data._schema import Schema
-from rmcvi.data._sentinels import table_sentinels
+from rmcvi.data._sentinels import reaches_fills, table_sentinels
 from rmcvi.data._step import usual_step
 from rmcvi.data._time_column import (
     Table,
@@ -31,6 +34,8 @@ from rmcvi.data._time_column import (
 
 SAMPLE = 200
 """Rows that are looked at."""
+MAX_COLUMNS = 4096
+"""Columns beyond which a table is taken for a mistake, before it takes the memory."""
 Codes = Sequence[float | int | str] | Mapping[str, Sequence[float | int | str]]
 
 
@@ -45,21 +50,22 @@ class Wishes:
     sentinels: Codes | None = None
 
 
-def sniff_lines(lines: Sequence[str], wishes: Wishes, source: str, encoding: str) -> Schema:
+def sniff_lines(lines: Sequence[Line], wishes: Wishes, source: str, encoding: str) -> Schema:
     """The schema of delimited text from its first lines, header included."""
-    delimiter = wishes.delimiter or find_delimiter(lines)
-    rows = split_lines(lines, delimiter)
+    comments = list(takewhile(_is_comment, (line for line in lines if content(line).strip())))
+    comment = "#" if comments else ""
+    delimiter = wishes.delimiter or find_delimiter(lines, encoding, comment)
+    rows = split_lines(lines, delimiter, encoding, comment)
     if not rows:
         raise DataError(f"{source}: got no row of cells, expected a table with numbers")
-    line = open_quote(lines, delimiter, MAX_RECORD)
-    if line is not None:
-        message = f"got a quote that is not closed within {MAX_RECORD} lines"
-        raise DataError(f"{place(source, line)}: {message}")
     decimal = find_decimal(rows, delimiter)
     header = has_header(rows, decimal)
-    width = max(map(len, rows))
-    blank = [""] * width
-    names = unique_names(rows[0] if header else blank)
+    width = len(rows[0]) if header else Counter(map(len, rows)).most_common(1)[0][0]
+    cells = rows[0] if header else _commented_names(comments, delimiter, width, encoding)
+    names = unique_names(cells)
+    nameless = {n for n, cell in zip(names, cells, strict=True) if header and not cell.strip()}
+    data = [row for row in rows[1:] if row != rows[0]] if header else rows
+    units = tuple(data[0]) if header and data and has_units(data, decimal) else ()
     schema = Schema(
         kind="delimited",
         names=names,
@@ -68,12 +74,29 @@ def sniff_lines(lines: Sequence[str], wishes: Wishes, source: str, encoding: str
         decimal=decimal,
         header=header,
         encoding=encoding,
+        comment=comment,
+        units=tuple(cell.strip() for cell in units),
     )
-    nameless = {n for n, cell in zip(names, rows[0], strict=False) if header and not cell.strip()}
-    data = [row for row in rows[1:] if row != rows[0]] if header else rows
-    return sniff_table(schema, data, wishes, source, nameless)
+    return sniff_table(schema, data[1:] if units else data, wishes, source, nameless)
 
 
+def _is_comment(line: Line) -> bool:
+    return content(line).startswith(b"#")
+
+
+def _commented_names(
+    comments: Sequence[Line], delimiter: str, width: int, encoding: str
+) -> list[str]:
+    """The names in the last comment above rows that have no header, if they are as many."""
+    if comments:
+        text = decode(comments[-1], encoding).lstrip("#")
+        for cells in (text.split(delimiter), text.split()):
+            if len(cells) == width:
+                return cells
+    return [""] * width
+
+
+@np.errstate(over="ignore", invalid="ignore")  # differences of absurd numbers
 def sniff_table(
     schema: Schema,
     rows: Sequence[Sequence[object]],
@@ -82,6 +105,9 @@ def sniff_table(
     nameless: set[str] | None = None,
 ) -> Schema:
     """Complete a schema by the roles of its columns, from the first rows."""
+    if len(schema.names) > MAX_COLUMNS:
+        message = f"got {len(schema.names)} columns, expected {MAX_COLUMNS} at most"
+        raise DataError(f"{source}: {message}; split the table")
     if not rows:
         raise DataError(f"{source}: got no rows below the header, expected rows of numbers")
     words = _words(wishes.sentinels)
@@ -118,6 +144,7 @@ def sniff_table(
         month_day=step.day if step else 1,
         missing=words,
         sentinels=sentinels,
+        huge=tuple(name for name, values in used.items() if reaches_fills(values)),
         notes=(*schema.notes, *notes, *left_out),
     )
 

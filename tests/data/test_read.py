@@ -1,6 +1,7 @@
 import gzip
 import io
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,14 @@ def test_a_live_pipe_is_not_waited_for() -> None:
         assert next(stream).y.tolist() == [3.5]
         writer.close()
         assert [row.y.tolist() for row in stream] == [[4.5]]
+
+
+def test_a_pipe_with_a_name(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a")
+    writer = threading.Thread(target=(tmp_path / "a").write_bytes, args=(b"t,a\n1,1.5\n2,2.5",))
+    writer.start()
+    assert _matrix(list(read(tmp_path / "a"))).tolist() == [[1.5], [2.5]]
+    writer.join()
 
 
 def test_blank_rows_trailing_cells_and_repeated_headers_are_passed_over() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import sys
 import time as _time
 from collections import deque
@@ -246,4 +247,24 @@ def _open(source: Any, follow: bool, pace: Pace) -> FileOrigin | PipeOrigin:
     except TypeError:
         got = type(source).__name__
         raise DataError(f"source: got {got}, expected a path, '-' or a file object") from None
+    if path.is_fifo() or path.is_char_device():
+        return PipeOrigin(_Fifo(path), str(path), pace)
     return FileOrigin(path, follow, pace)
+
+
+class _Fifo:
+    """A pipe that has a name; it can be opened once."""
+
+    def __init__(self, path: Path):
+        try:
+            self._number = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+    def read(self, size: int = -1, /) -> bytes:
+        """What is there."""
+        return os.read(self._number, size)
+
+    def fileno(self) -> int:
+        """For those who wait."""
+        return self._number

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from rmcvi.cli import _zoo
 from rmcvi.cli._app import Refusal
-from rmcvi.cli._season import Season, season_of
+from rmcvi.cli._season import Season, calendar_season, given_season
 from rmcvi.cli._settings import ZOO, from_toml, named
 from rmcvi.cli._streams import KINDS, Failure, punch
 from rmcvi.cli._units import unit_of
@@ -65,27 +66,43 @@ def test_families_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "period", "week", "long"),
+    ("step", "months", "period", "week", "long"),
     [
-        (3600.0, 24, 168, (23, 24, 25)),
-        (600.0, 144, 1008, (143, 144, 145)),
-        (43200.0, 2, 14, ()),
-        (60.0, 1440, 10080, (1439, 1440, 1441)),
-        (10.0, 8640, None, ()),
-        (86400.0, None, None, ()),
-        (7000.0, None, None, ()),
-        (1.0, None, None, ()),
+        (3600.0, 0, 24, 168, (23, 24, 25)),
+        (600.0, 0, 144, 1008, (143, 144, 145)),
+        (43200.0, 0, 2, 14, ()),
+        (60.0, 0, 1440, 10080, (1439, 1440, 1441)),
+        (10.0, 0, 8640, None, ()),
+        (86400.0, 0, 7, 365, (6, 7, 8)),
+        (604800.0, 0, 52, None, (51, 52, 53)),
+        (2678400.0, 1, 12, None, (11, 12, 13)),
+        (7948800.0, 3, 4, None, (4, 5)),
     ],
 )
-def test_seasons_from_the_usual_step(
-    step: float, period: int | None, week: int | None, long: tuple[int, ...]
+def test_seasons_of_the_calendar(
+    step: float, months: int, period: int, week: int | None, long: tuple[int, ...]
 ) -> None:
-    schema = Schema("delimited", ("t", "a"), ("a",), (), ("t",), "iso", step, True)
-    season = season_of(schema)
+    schema = Schema("delimited", ("t", "a"), ("a",), (), ("t",), "iso", step, True, months)
+    season = calendar_season(schema)
+    assert season is not None
     assert (season.period, season.long_period, season.long()) == (period, week, long)
-    irregular = Schema("delimited", ("t", "a"), ("a",), (), ("t",), "iso", step, False)
-    assert season_of(irregular).period is None
-    assert season_of(Schema("delimited", ("a",), ("a",))).period is None
+    assert calendar_season(replace(schema, regular=False)) is None
+    assert calendar_season(replace(schema, time_format="number")) is None
+
+
+@pytest.mark.parametrize(("step", "months"), [(7000.0, 0), (1.0, 0), (31622400.0, 12)])
+def test_steps_of_which_the_calendar_knows_no_season(step: float, months: int) -> None:
+    schema = Schema("delimited", ("t", "a"), ("a",), (), ("t",), "iso", step, True, months)
+    assert calendar_season(schema) is None
+
+
+def test_seasons_that_are_said() -> None:
+    assert given_season(["none"]).period is None
+    season = given_season(["144", "12"])
+    assert (season.period, season.long_period) == (12, 144)
+    for wrong in (["x"], ["1"], ["12", "12"], ["2", "3", "4"], ["12", "none"], ["90000"]):
+        with pytest.raises(Refusal, match=f"--season: got {', '.join(wrong)}, expected"):
+            given_season(wrong)
 
 
 def test_units_in_names() -> None:

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcvi.data import Observation, Stream, read
-from rmcvi.data._clock import Clock, usual_step, whole_steps
+from rmcvi.data._clock import Clock
+from rmcvi.data._step import Step, usual_step, whole_steps
 
 
 def _stream(times: list[Any], **options: Any) -> Stream:
@@ -74,7 +75,7 @@ def test_time_adds_up(step: float, counts: list[int]) -> None:
     """However a gap is told, the steps of a regular stream sum to its length."""
     times = np.cumsum([0, *counts]) * step
     for gaps in ("rows", "dt"):
-        clock, total = Clock(step, gaps), -1.0
+        clock, total = Clock(Step(step), gaps), -1.0
         for time in times.tolist():
             while clock.absent(time):
                 clock.fill()
@@ -84,6 +85,6 @@ def test_time_adds_up(step: float, counts: list[int]) -> None:
 
 
 def test_the_usual_step_is_the_median() -> None:
-    assert usual_step(np.array([0.0, 2.0, 4.0, 6.0, 6.0, 5.0, 15.0, 17.0])) == (2.0, True)
+    assert usual_step(np.array([0.0, 2.0, 4.0, 6.0, 6.0, 5.0, 15.0, 17.0])) == (Step(2.0), True)
     assert usual_step(np.array([3.0])) == (None, False)
     assert whole_steps(2.3) is None and whole_steps(1.9) == 2 and whole_steps(0.4) is None

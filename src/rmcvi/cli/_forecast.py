@@ -11,7 +11,7 @@ from rmcvi.cli._open import Opened
 from rmcvi.cli._options import RunDirectory, a_level, one_of
 from rmcvi.cli._output import moment
 from rmcvi.cli._table import SHAPES, write_rows
-from rmcvi.data import read
+from rmcvi.data import Schema, read
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -38,16 +38,14 @@ def forecast(
 ) -> None:
     """Forecast the rows after the last one that was learned from.
 
-    Times go on by the usual step; calendar inputs are computed; other inputs come from a file.
+    Times go on by the usual step, months by the calendar. Calendar inputs are computed; others come
+    from a file.
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory)
     plan = run.plan
     level = a_level(plan.level if level is None else level)
-    step = plan.schema["step"]
-    start = run.last_time
-    ahead = np.arange(1, horizon + 1)
-    times = [None if start is None or step is None else start + step * float(k) for k in ahead]
+    times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)
     known = _known(run, times, inputs_file)
     try:
         told = run.live.forecast(horizon, known, level=level)
@@ -61,6 +59,14 @@ def forecast(
         table = zip(told.mean[k], told.low[k], told.high[k], strict=True)
         rows.append([*row, *(float(v) for triple in table for v in triple)])
     write_rows(names, rows, form)
+
+
+def next_times(schema: Schema, last: float | None, horizon: int) -> list[float | None]:
+    """The times of the rows after one at the time `last`, as far as they are known."""
+    step = schema.usual
+    if step is None or last is None:
+        return [None] * horizon
+    return [step.after(last, k) for k in range(1, horizon + 1)]
 
 
 def _known(run: Opened, times: list[float | None], file: Path | None) -> list[np.ndarray] | None:

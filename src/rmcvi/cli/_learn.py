@@ -40,6 +40,8 @@ rmcvi learn log.csv --follow --out log.run --on-bad-row skip
 
 rmcvi learn air.csv --columns co,nox --input wind --calendar hour,week --out air.run
 
+rmcvi learn sales.csv --season 12 --out sales.run
+
 rmcvi learn air.csv --model my.toml --out other.run
 """
 
@@ -69,6 +71,10 @@ def learn(
     ] = None,
     time: Annotated[
         list[str] | None, typer.Option(help="Time column, or date and clock; 'none' for none.")
+    ] = None,
+    season: Annotated[
+        list[str] | None,
+        typer.Option(help="Rows in a season, such as 12 or 24,168; 'none' for none."),
     ] = None,
     model: Annotated[
         str, typer.Option(help="A name (see below), my.toml, or my_module:make.")
@@ -121,6 +127,7 @@ def learn(
         seed,
         datetime.now(UTC).isoformat(timespec="seconds"),
         calendar=listed(calendar),
+        season=listed(season),
         follow=follow,
         on_bad_row=bad,
         limit=limit,

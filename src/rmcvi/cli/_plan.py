@@ -12,7 +12,7 @@ from rmcvi import Live, __version__
 from rmcvi.cli import _zoo
 from rmcvi.cli._app import Refusal
 from rmcvi.cli._output import FIRST, PARTS
-from rmcvi.cli._season import season_of
+from rmcvi.cli._season import Season, choose_season
 from rmcvi.cli._units import unit_of
 from rmcvi.conjugate import SeasonalLearner
 from rmcvi.data import (
@@ -45,7 +45,7 @@ class Plan:
     step_seconds: float | None
     started: str
     options: dict[str, Any]
-    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, model."""
+    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, model; season as found."""
     schema: dict[str, Any]
     version: str = __version__
     format: int = FORMAT
@@ -90,9 +90,9 @@ class Plan:
 
     def live(self) -> Live:
         """A learner that knows nothing yet."""
-        schema = Schema.from_json(self.schema)
         sizes = len(self.columns), len(self.inputs)
-        learner, _ = _zoo.build(self.options["model"], *sizes, self.level, season_of(schema))
+        season = Season(*self.options.get("season", [None]))
+        learner, _ = _zoo.build(self.options["model"], *sizes, self.level, season)
         raw = isinstance(learner, SeasonalLearner)
         try:
             return Live(
@@ -130,7 +130,7 @@ def make_plan(
     except ValueError as error:
         raise Refusal(f"--calendar: {error}") from None
     plain = _zoo.parse(model)
-    season = season_of(schema)
+    season = _season(stream, plain["model"], options["season"])
     learner, settings = _zoo.build(plain, len(columns), len(inputs), level, season)
     assumed = [*stream.describe()]
     if isinstance(learner, SeasonalLearner):
@@ -152,9 +152,18 @@ def make_plan(
         time_column=" ".join(schema.time) or None,
         step_seconds=schema.step if calendar_time else None,
         started=started,
-        options={**options, "model": plain},
+        options={**options, "model": plain, "season": [season.period, season.long_period]},
         schema=schema.to_json(),
     )
+
+
+def _season(stream: Stream, model: str, said: list[str]) -> Season:
+    """The season of the model that has one."""
+    if model == "seasonal":
+        return choose_season(stream, said)
+    if said:
+        raise Refusal(f"--season: got {', '.join(said)}, which --model {model} does not use")
+    return Season(None)
 
 
 def anchored(source: Source, plan: Plan) -> Source:

@@ -1,80 +1,70 @@
-"""From times to step lengths: dt = (time - time before) / usual step, gaps filled or told."""
+"""From times to step lengths: dt = steps since the row before, gaps filled or told."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from rmcvi.data._observation import Vector
+from rmcvi.data._step import Step
 
 GAPS = ("auto", "rows", "dt", "ignore")
 FILL_LIMIT = 1000
 """Longest gap, in rows, that is filled by missing rows; a longer one becomes one long step."""
-
-
-def whole_steps(ratio: float) -> int | None:
-    """The whole number that `ratio` is up to jitter: a tenth of it, at most a quarter of a step.
-
-    Wide enough for calendar months, which differ by a tenth.
-    """
-    number = round(ratio) if math.isfinite(ratio) else 0
-    close = abs(ratio - number) <= min(0.1 * number, 0.25)
-    return number if number >= 1 and close else None
-
-
-def usual_step(times: Vector) -> tuple[float | None, bool]:
-    """The median positive difference, and whether nine in ten are whole multiples of it."""
-    differences = np.diff(times)
-    forward = differences[differences > 0.0]
-    if not len(forward):
-        return None, False
-    step = float(np.median(forward))
-    whole = sum(whole_steps(d / step) is not None for d in forward.tolist())
-    return step, whole >= 0.9 * len(forward)
+SET_BACK = 100
+"""Late rows, in order among themselves, after which the clock is taken to have been set back."""
 
 
 @dataclass
 class Clock:
     """The time of the last row, and what a new one means.
 
-    `gaps` is 'rows': missing rows fill a gap of whole steps up to `limit` rows, other gaps are one
-    long step; 'dt': every gap is one long step; 'ignore': every step is a usual one.
+    `gaps` is 'rows': missing rows fill a gap of whole steps, other gaps are one long step; 'dt':
+    every gap is one long step; 'ignore': every step is a usual one. `allowance` is how many rows
+    may be filled now: each row read adds one, up to `limit`, and each filled one takes one away, so
+    that a few rows far apart cannot become millions.
     """
 
-    step: float | None
+    step: Step | None
     gaps: str
     limit: int = FILL_LIMIT
     last: float | None = None
+    allowance: int = FILL_LIMIT
+    _late: float = field(default=0.0, repr=False)
+    _run: int = field(default=0, repr=False)
 
     def order(self, time: float) -> str | None:
-        """'repeated' or 'backward' if the time does not move on."""
+        """'repeated' or 'backward' if the time does not move on, 'set back' if it never will."""
         if self.last is None or time > self.last:
+            self._run = 0
             return None
+        self._run = self._run + 1 if self._run and time > self._late else 1
+        self._late = time
+        if self._run > SET_BACK:
+            self.last, self._run = None, 0
+            return "set back"
         return "repeated" if time == self.last else "backward"
 
     def absent(self, time: float) -> bool:
         """Whether a missing row, one usual step after the last, comes before `time`."""
-        if self.gaps != "rows" or self.step is None or self.last is None:
+        if self.gaps != "rows" or self.step is None or self.last is None or time <= self.last:
             return False
-        number = whole_steps((time - self.last) / self.step)
-        return number is not None and 1 < number <= self.limit + 1
+        number = self.step.whole(self.last, time)
+        return number is not None and 1 < number <= self.allowance + 1
 
     def fill(self) -> float:
         """Move on to the next missing row and return its time."""
         assert self.step is not None and self.last is not None
-        self.last += self.step
+        self.allowance -= 1
+        self.last = self.step.after(self.last)
         return self.last
 
     def tick(self, time: float | None) -> float:
         """Move on to a row and return its dt; an unknown time is one usual step later."""
         dt = 1.0
+        self.allowance = min(self.allowance + 1, self.limit)
         if time is None:
             if self.last is not None and self.step is not None:
-                self.last += self.step
+                self.last = self.step.after(self.last)
             return dt
-        if self.last is not None and self.step is not None and time > self.last:
-            ratio = (time - self.last) / self.step
-            near = self.gaps == "rows" and whole_steps(ratio) == 1
-            dt = 1.0 if near or self.gaps == "ignore" else ratio
+        if self.last is not None and self.step is not None and self.gaps != "ignore":
+            number = self.step.whole(self.last, time) if self.gaps == "rows" else None
+            dt = float(number or self.step.between(self.last, time))
         self.last = time
         return dt

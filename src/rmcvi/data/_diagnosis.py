@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rmcvi.data._times import duration, utc
+from rmcvi.data._times import utc
 
 _LOSS = 0.05
 """Share of the rows beyond which leaving them out is no advice."""
@@ -70,6 +70,8 @@ class Diagnosis:
     """Whether times are seconds since 1970."""
     period: float | None
     """Median step."""
+    step: str | None
+    """The same for people, months as months."""
     regular: bool
     first: float | None
     last: float | None
@@ -108,8 +110,8 @@ class Diagnosis:
         if self.first is not None and self.last is not None:
             lines.append(f"From {self._moment(self.first)} to {self._moment(self.last)}.")
         if self.period is not None:
-            step = duration(self.period) if self.calendar else f"{self.period:g}"
-            lines.append(f"{'Regular' if self.regular else 'Irregular'}, one row every {step}.")
+            pace = "Regular" if self.regular else "Irregular"
+            lines.append(f"{pace}, one row every {self.step}.")
         if self.gaps and self.longest:
             where = f"{self.longest.steps:g} steps after {self._moment(self.longest.after)}"
             lines.append(

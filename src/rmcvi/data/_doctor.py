@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from rmcvi.data._clock import usual_step, whole_steps
 from rmcvi.data._diagnosis import Diagnosis, Gap, Outliers, Stuck
 from rmcvi.data._errors import DataError
 from rmcvi.data._lines import Readable
 from rmcvi.data._read import Stream, read
 from rmcvi.data._sentinels import table_sentinels
+from rmcvi.data._step import Step, usual_step
 
 _FAR = 10.0
 _NORMAL = 1.4826
@@ -43,7 +43,8 @@ def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
     codes = schema.sentinels if said else table_sentinels(columns)
     sentinels = {n: found for n in names if (found := _blank(columns[n], codes.get(n, ())))}
     hidden = {n for n in sentinels if not set(codes[n]) <= set(schema.sentinels.get(n, ()))}
-    step, regular = usual_step(times[~np.isnan(times)])
+    calendar = schema.time_format != "number"
+    step, regular = usual_step(times[~np.isnan(times)], calendar)
     gaps = _gaps(times, lines, step)
     known = times[~np.isnan(times)]
     return Diagnosis(
@@ -51,8 +52,9 @@ def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
         rows=len(lines),
         columns=names,
         time=schema.time,
-        calendar=schema.time_format != "number",
-        period=step,
+        calendar=calendar,
+        period=step and step.size,
+        step=step and step.describe(calendar),
         regular=regular,
         first=float(known[0]) if len(known) else None,
         last=float(known[-1]) if len(known) else None,
@@ -98,13 +100,14 @@ def _blank(column: np.ndarray, codes: tuple[float, ...]) -> dict[str, int]:
     return counts
 
 
-def _gaps(times: np.ndarray, lines: np.ndarray, step: float | None) -> list[Gap]:
+def _gaps(times: np.ndarray, lines: np.ndarray, step: Step | None) -> list[Gap]:
     if step is None:
         return []
     found = []
-    for i in np.flatnonzero(np.diff(times) > 1.5 * step):
-        ratio = float(times[i + 1] - times[i]) / step
-        found.append(Gap(int(lines[i]), float(times[i]), float(whole_steps(ratio) or ratio)))
+    for i in np.flatnonzero(np.diff(times) > 1.5 * step.size):
+        pair = float(times[i]), float(times[i + 1])
+        steps = float(step.whole(*pair) or step.between(*pair))
+        found.append(Gap(int(lines[i]), pair[0], steps))
     return found
 
 

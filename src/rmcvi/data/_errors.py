@@ -52,6 +52,7 @@ _WORDS = {
     "no_time": ("row without a readable time", "rows without a readable time"),
     "repeated": ("repeated time", "repeated times"),
     "backward": ("time before its predecessor", "times before their predecessor"),
+    "set_back": ("clock set back", "clocks set back"),
 }
 
 
@@ -59,8 +60,8 @@ _WORDS = {
 class Counts:
     """What a stream met: `rows` read, and all that was not plain.
 
-    `bad[kind]` counts ragged, unreadable, text, no_time, repeated and backward; `first[kind]` keeps
-    the sentence about the first of each kind.
+    `bad[kind]` counts ragged, unreadable, text, no_time, repeated, backward and set_back;
+    `first[kind]` keeps the sentence about the first of each kind.
     """
 
     rows: int = 0
@@ -73,6 +74,8 @@ class Counts:
     """Bad rows left out."""
     filled: int = 0
     """All-missing rows put into gaps of time."""
+    leaps: int = 0
+    """Gaps of time that were too long to be filled."""
     held: int = 0
     """Missing inputs replaced by their last value."""
     fills: int = 0
@@ -83,6 +86,11 @@ class Counts:
     """How often a followed file turned out to be another one, and was read from its top."""
     bad: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def late(self) -> int:
+        """Rows left out because a row of the same or a later time came before them."""
+        return self.bad.get("repeated", 0) + self.bad.get("backward", 0)
 
     def note(self, kind: str, sentence: str) -> None:
         """Count one bad thing."""
@@ -99,6 +107,8 @@ class Counts:
             lines.append(f"{self.skipped} of {self.rows} rows were left out.")
         if self.filled:
             lines.append(f"{self.filled} missing rows were put into gaps of time.")
+        if self.leaps:
+            lines.append(f"Gaps of time too long to be filled, one long step each: {self.leaps}.")
         if self.held:
             lines.append(f"{self.held} missing inputs were replaced by their last value.")
         if self.fills:

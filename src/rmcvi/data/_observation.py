@@ -23,7 +23,8 @@ class Source:
 
     `offset` counts what has been consumed of the file `name`: bytes of (uncompressed) text, rows of
     Parquet and of pipes. `clock` and `held` are the time and the inputs that the next row follows.
-    By its `fingerprint` the file is known again.
+    By its `fingerprint` the file is known again. `allowance` is how many missing rows may be put
+    before the next row (`Clock`; None: as at the beginning).
     """
 
     name: str
@@ -32,6 +33,7 @@ class Source:
     clock: float | None = None
     held: tuple[float, ...] = ()
     fingerprint: Fingerprint | None = None
+    allowance: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
@@ -64,7 +66,9 @@ class Observation:
     u: Vector = field(default_factory=_nothing)
     """Inputs, never missing."""
     dt: float = 1.0
-    """Time since the row before, in usual steps."""
+    """Usual steps since the row before: 1, unless rows are absent between them or times irregular.
+
+    A gap that is too long to be filled is one step with its true length. Months count as months."""
     time: float | None = None
     """Seconds since 1970 in UTC, or the number in the time column; None if unknown."""
     time_text: str | None = None

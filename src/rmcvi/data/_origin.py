@@ -1,5 +1,6 @@
 """Where records come from: files in parts, a growing file, a pipe."""
 
+import io
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -108,6 +109,10 @@ class FileOrigin:
         else:
             lines = list(itertools.islice(self._sample(), SAMPLE + 1))
         return sniff_text(lines, wishes, name)
+
+    def head(self) -> "FileOrigin":
+        """The same as it is now, without waiting for more."""
+        return FileOrigin(Path(self.name), False, self._pace)
 
     def _sample(self) -> Iterator[Line]:
         """Lines of the parts that begin alike, with one header."""
@@ -237,6 +242,11 @@ class PipeOrigin:
         """Look at the first rows without losing them."""
         lines = self._lines.peek(SAMPLE + 1, self._pace.patience)
         return sniff_text(lines, wishes, self.name)
+
+    def head(self) -> "PipeOrigin":
+        """The lines that were looked at, as a pipe of their own."""
+        lines = self._lines.peek(0, 0.0)
+        return PipeOrigin(io.BytesIO(b"".join(line.data for line in lines)), self.name, self._pace)
 
     def records(self, schema: Schema, after: Source | None) -> Iterator[Named]:
         """Rows after the first `after.offset` ones."""

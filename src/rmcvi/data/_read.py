@@ -1,5 +1,7 @@
 """Streams from files, directories and pipes: nothing to configure, everything can be."""
 
+import contextlib
+import itertools
 import os
 import sys
 import time as _time
@@ -23,6 +25,8 @@ from rmcvi.data._schema import Schema
 from rmcvi.data._sniff import Codes, Wishes
 
 BAD_ROWS = ("error", "skip", "missing")
+LATE_SHARE = 0.25
+"""Share of late rows above which a source is not in the order of time at all."""
 _REJECTED = 10_000
 """Rejected records that wait for who takes them away; `counts` counts all."""
 
@@ -52,7 +56,9 @@ class Stream:
     def __iter__(self) -> Iterator[Observation]:
         after, schema = self._after, self.schema
         start = after.clock if after else None
-        clock = Clock(schema.step, self.gaps, self.fill_limit, start)
+        allowance = after.allowance if after else None
+        allowance = self.fill_limit if allowance is None else allowance
+        clock = Clock(schema.usual, self.gaps, self.fill_limit, start, allowance)
         held = np.zeros(len(schema.inputs))
         if after and after.held:
             held = np.array(after.held, float)
@@ -66,12 +72,22 @@ class Stream:
                 self.counts.filled += 1
                 yield self._filling(name, record, clock, held)
             dt = clock.tick(row.time)
+            self.counts.leaps += self.gaps == "rows" and dt > 1.5
             absent = np.isnan(row.u)
             self.counts.held += int(absent.sum())
             held = np.where(absent, held, row.u)
             self._trace(record)
             source = self._source(name, record.last, record.end, clock, held)
             yield Observation(row.y, held, dt, row.time, row.time_text, source)
+        self._check_late(least=3)
+
+    def head(self, count: int) -> list[Observation]:
+        """The first rows, as far as they are there by now; nothing is waited for or used up."""
+        origin, rows = self._origin.head(), []
+        first = Stream(origin, self.schema, "missing", self.gaps, self.fill_limit, None)
+        with contextlib.suppress(DataError):  # whoever reads on will meet it
+            rows.extend(itertools.islice(first, count))
+        return rows
 
     def _trace(self, record: Record) -> None:
         trace = self._origin.trace
@@ -80,7 +96,8 @@ class Stream:
 
     def _source(self, name: str, line: int, offset: int, clock: Clock, held: Vector) -> Source:
         known = self._origin.trace.mark()
-        return Source(name, line, offset, clock.last, tuple(held.tolist()), fingerprint=known)
+        state = clock.last, tuple(held.tolist()), known, clock.allowance
+        return Source(name, line, offset, *state)
 
     def describe(self) -> list[str]:
         """What was assumed, in sentences."""
@@ -113,16 +130,29 @@ class Stream:
         for where in row.fills:
             self.counts.fills += 1
             self.counts.first.setdefault("fill", where)
+        if row.set_back:
+            self.counts.note("set_back", row.set_back)
         for kind, sentence in row.faults:
-            if self.on_bad_row == "error":
+            if self.on_bad_row == "error" and not row.late:
                 raise DataError(sentence)
             self.counts.note(kind, sentence)
         if row.faults:
             self._reject(name, record, row)
-        if row.faults and self.on_bad_row == "skip":
+        if row.late or (row.faults and self.on_bad_row == "skip"):
             self.counts.skipped += 1
+            self._check_late(least=100)
             return None
         return row
+
+    def _check_late(self, least: int) -> None:
+        """Give up if too many rows, and at least so many, are late."""
+        late, rows = self.counts.late, self.counts.rows
+        if self.on_bad_row != "error" or late < least or late <= LATE_SHARE * rows:
+            return
+        raise DataError(
+            f"{self.name}: {late} of {rows} rows do not have a later time than the row before;"
+            f" sort it by {self.schema.time[0]!r}, or read it without times (--time none)"
+        )
 
     def _is_units(self, record: Record) -> bool:
         units = self.schema.units
@@ -170,12 +200,13 @@ def read(
         schema: as found before; nothing is then looked for.
         columns: observed columns; all numeric ones otherwise.
         inputs: input columns. A missing input keeps its last value (0 before the first).
-        time: the time column, or date and clock; () for none.
+        time: the time column, date and clock, or year, month, day, ..; () for none.
         delimiter: of the cells.
         sentinels: numbers and words for missing values, for all columns or by column.
-        on_bad_row: 'error', 'skip' the row, or take what is bad as 'missing'.
+        on_bad_row: 'error', 'skip' the row, or take what is bad as 'missing'. A row whose time is
+            not later than that of the row before is left out and counted in any case.
         gaps: 'rows', 'dt' or 'ignore' (`Clock`); 'auto' is 'rows' if times are regular, else 'dt'.
-        fill_limit: longest gap that is filled by rows.
+        fill_limit: longest gap that is filled by rows; in all, so many more rows than were read.
         after: `source` of the last observation consumed: go on right after it.
         follow: wait for more at the end of a file, until `stop()`.
         stop: asked before each line of a followed file.

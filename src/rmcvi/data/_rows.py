@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from rmcvi.data._cells import show, to_number
-from rmcvi.data._clock import Clock
+from rmcvi.data._clock import SET_BACK, Clock
 from rmcvi.data._errors import place
 from rmcvi.data._observation import Vector
 from rmcvi.data._records import Record
 from rmcvi.data._schema import Schema
 from rmcvi.data._sentinels import HUGE, is_fill
 from rmcvi.data._times import CALENDAR, parse_time
+
+LATE = ("repeated", "backward")
+"""Faults of a row that comes after a row of the same or a later time."""
 
 
 @dataclass
@@ -27,6 +30,13 @@ class Row:
     faults: list[tuple[str, str]] = field(default_factory=list)
     fills: list[str] = field(default_factory=list)
     """Where fill values were, which mean missing everywhere."""
+    set_back: str | None = None
+    """A sentence if the clock was set back before this row."""
+
+    @property
+    def late(self) -> bool:
+        """Whether the time does not move on: such a row is left out, whatever else it is."""
+        return any(kind in LATE for kind, _ in self.faults)
 
 
 class RowParser:
@@ -121,8 +131,11 @@ class RowParser:
             row.faults.append(("no_time", sentence))
             return
         fault = clock.order(row.time)
-        if fault is not None:
-            where = place(name, record.first, schema.time[0])
-            word = "the time of the row before again" if fault == "repeated" else "an earlier time"
-            sentence = f"{where}: got {row.time_text!r}, {word}, expected a later one"
-            row.faults.append((fault, sentence))
+        if fault is None:
+            return
+        got = f"{place(name, record.first, schema.time[0])}: got {row.time_text!r}"
+        if fault == "set back":
+            row.set_back = f"{got}, and {SET_BACK} rows before it were late, but in order"
+            return
+        word = "the time of the row before again" if fault == "repeated" else "an earlier time"
+        row.faults.append((fault, f"{got}, {word}, expected a later one"))

@@ -1,11 +1,13 @@
 """What a source is made of: found by looking at its first rows, or said by the user."""
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rmcvi.data._cells import MISSING
 from rmcvi.data._errors import DataError
-from rmcvi.data._times import CALENDAR, FORMATS, duration
+from rmcvi.data._step import Step
+from rmcvi.data._times import CALENDAR, FORMATS
 
 _DELIMITERS = {",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar", " ": "Space"}
 _NAMED = {
@@ -13,6 +15,7 @@ _NAMED = {
     "year-month-day": "year/month/day",
     "day-month-year": "day/month/year",
     "month-day-year": "month/day/year",
+    "fields": "a date in parts",
     "number": "a plain number",
 }
 
@@ -30,13 +33,17 @@ class Schema:
     inputs: tuple[str, ...] = ()
     """Input columns: u."""
     time: tuple[str, ...] = ()
-    """The time column, or a date column and a clock column; empty if there is none."""
+    """The time column, a date and a clock, or year, month, day, ..; empty if there is none."""
     time_format: str = "number"
     """One of `FORMATS`."""
     step: float | None = None
     """Usual step: the median difference of the first times."""
     regular: bool = False
     """Whether nine in ten of the first differences are whole multiples of the usual step."""
+    months: int = 0
+    """The usual step in months of the calendar; 0 if its length is fixed."""
+    month_day: int = 1
+    """The day to which steps of months keep, in months that have it."""
     delimiter: str = ","
     decimal: str = "."
     header: bool = True
@@ -73,9 +80,19 @@ class Schema:
             values |= {"sentinels": codes, "step": None if step is None else float(step)}
             if values.get("time_format", "number") not in FORMATS or not values.keys() <= known:
                 raise ValueError
-            return cls(**values)
+            found = cls(**values)
+            if found.months not in range(1200) or found.month_day not in range(1, 32):
+                raise ValueError
+            if step is not None and not 0.0 < float(step) < math.inf:
+                raise ValueError
+            return found
         except (AttributeError, TypeError, ValueError):
             raise DataError("schema: got something that Schema.to_json did not write") from None
+
+    @property
+    def usual(self) -> Step | None:
+        """The usual step, months as months."""
+        return None if self.step is None else Step(self.step, self.months, self.month_day)
 
     def noted(self, *sentences: str) -> "Schema":
         """The same with more notes."""
@@ -108,11 +125,14 @@ class Schema:
     def _describe_time(self) -> str:
         if not self.time:
             return "No time column: rows are one usual step apart."
-        where = " and ".join(map(repr, self.time))
+        where = ", ".join(map(repr, self.time))
+        if len(self.time) == 2:
+            where = " and ".join(map(repr, self.time))
         what = _NAMED.get(self.time_format, f"{self.time_format} since 1970")
-        if self.step is None:
+        usual = self.usual
+        if usual is None:
             return f"Time: {where} ({what}); too few rows to know the usual step."
-        step = f"{self.step:g}" if self.time_format == "number" else duration(self.step)
+        step = usual.describe(self.time_format != "number")
         habit = "the usual step is" if self.regular else "irregular, the median step is"
         zone = ", UTC unless a zone is written" if self.time_format in CALENDAR else ""
         return f"Time: {where} ({what}{zone}); {habit} {step}."

@@ -8,7 +8,6 @@ from itertools import takewhile
 import numpy as np
 
 from rmcvi.data._cells import MISSING, is_missing, is_number, show
-from rmcvi.data._clock import usual_step
 from rmcvi.data._delimited import (
     find_decimal,
     find_delimiter,
@@ -22,6 +21,7 @@ from rmcvi.data._lines import Line
 from rmcvi.data._records import content, decode
 from rmcvi.data._schema import Schema
 from rmcvi.data._sentinels import reaches_fills, table_sentinels
+from rmcvi.data._step import usual_step
 from rmcvi.data._time_column import (
     Table,
     find_time,
@@ -128,7 +128,8 @@ def sniff_table(
     columns, left_out = _columns(table, schema.decimal, wishes, time, nameless or set(), source)
     step, regular = None, False
     if time:
-        step, regular = usual_step(read_times(table, time, form, schema.decimal))
+        times = read_times(table, time, form, schema.decimal)
+        step, regular = usual_step(times, calendar=form != "number")
     used = {n: read_numbers(table[n], schema.decimal) for n in (*columns, *wishes.inputs)}
     sentinels = _sentinels(wishes.sentinels, used, source)
     return replace(
@@ -137,8 +138,10 @@ def sniff_table(
         inputs=wishes.inputs,
         time=time,
         time_format=form,
-        step=step,
+        step=step and step.size,
         regular=regular,
+        months=step.months if step else 0,
+        month_day=step.day if step else 1,
         missing=words,
         sentinels=sentinels,
         huge=tuple(name for name, values in used.items() if reaches_fills(values)),

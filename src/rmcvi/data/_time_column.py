@@ -9,6 +9,8 @@ from rmcvi.data._errors import DataError, place
 from rmcvi.data._observation import Vector
 from rmcvi.data._times import (
     CALENDAR,
+    FIELDS,
+    clock_seconds,
     counts_from_1970,
     is_clock,
     is_date,
@@ -33,6 +35,8 @@ _COUNTERS = (
     "year",
 )
 _NAMES = frozenset({*_CLOCKS, *_COUNTERS})
+_OLDEST = -3.06e10
+"""The year 1000: a smaller one is a number of years."""
 
 
 def mostly(flags: Sequence[bool]) -> bool:
@@ -68,12 +72,15 @@ def read_times(table: Table, columns: Sequence[str], form: str, decimal: str) ->
 
 
 def find_time(table: Table, decimal: str) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    """Time columns (none, one or two), their format and notes."""
+    """Time columns (none, one, two, or a date in parts), their format and notes."""
     for name in table:
         form, notes = date_format(table, name)
         if form is not None:
             clock = _clock_column(table, name, form)
             return (name, *clock), form, notes
+    parts = _parts(table)
+    if len(parts) > 1 and _are_parts(table, parts, decimal):
+        return parts, "fields", ()
     for i, name in enumerate(table):
         form = _number_format(table, name, decimal, first=i == 0)
         if form is not None:
@@ -87,12 +94,20 @@ def given_time(
     """The format of the time columns that the user named."""
     if not columns:
         return (), "number", ()
-    form, notes = date_format(table, columns[0])
+    first, *more = columns
+    form, notes = date_format(table, first)
     if form is not None:
         return columns, form, notes
-    values = read_numbers(table[columns[0]], decimal)
-    if not mostly((~np.isnan(values)).tolist()) or len(columns) > 1:
-        message = f"{place(source, column=columns[0])}: got no date or number, expected times"
+    if more:
+        named = _parts({name: table[name] for name in columns})
+        parts = named if len(named) == len(columns) else columns
+        if len(parts) <= len(FIELDS) and _are_parts(table, parts, decimal):
+            return parts, "fields", ()
+        got = f"{place(source)}: got {', '.join(map(repr, columns))} as time"
+        raise DataError(f"{got}, expected a date and a clock, or year, month, day, ..")
+    values = read_numbers(table[first], decimal)
+    if not mostly((~np.isnan(values)).tolist()):
+        message = f"{place(source, column=first)}: got no date or number, expected times"
         raise DataError(message)
     return columns, _unit(values), ()
 
@@ -124,6 +139,30 @@ def _day_or_month(table: Table, name: str) -> tuple[str, tuple[str, ...]]:
     return best, (note,) if sure[0] == sure[1] else ()
 
 
+def _parts(table: Table) -> tuple[str, ...]:
+    """Columns named year, month, day, ... in this order, up to the first that there is none of."""
+    folded = {name.strip().casefold(): name for name in table}
+    parts = []
+    for names in FIELDS.values():
+        found = [folded[name] for name in names if name in folded]
+        if not found:
+            break
+        parts.append(found[0])
+    return tuple(parts)
+
+
+def _are_parts(table: Table, columns: Sequence[str], decimal: str) -> bool:
+    rows = [row for row in zip(*(table[c] for c in columns), strict=True) if None not in row]
+    return mostly([_is_time(row, decimal) for row in rows])
+
+
+def _is_time(cells: Sequence[object], decimal: str) -> bool:
+    try:
+        return parse_time(cells, "fields", decimal) > _OLDEST
+    except ValueError:
+        return False
+
+
 def _clock_column(table: Table, date: str, form: str) -> tuple[str, ...]:
     times = read_times(table, [date], form, ".")
     if np.any(times % 86400.0 != 0.0):
@@ -133,12 +172,24 @@ def _clock_column(table: Table, date: str, form: str) -> tuple[str, ...]:
     for name in nearest:
         if name != date and mostly([is_clock(cell) for cell in present(table[name])]):
             return (name,)
+    for name in nearest:
+        hours = present(table[name])
+        if name.strip().casefold() in FIELDS["hour"] and mostly([_is_hour(c) for c in hours]):
+            return (name,)
     return ()
 
 
+def _is_hour(cell: object) -> bool:
+    try:
+        return to_number(cell) % 1.0 == 0.0 and clock_seconds(str(cell)) >= 0.0
+    except ValueError:
+        return False
+
+
 def _unit(values: Vector) -> str:
-    known = values[~np.isnan(values)]
-    return counts_from_1970(float(known.min()), float(known.max())) or "number"
+    # Without the ends: a few absurd times are bad rows.
+    smallest, largest = np.nanquantile(values, (0.1, 0.9)).tolist()
+    return counts_from_1970(smallest, largest) or "number"
 
 
 def _number_format(table: Table, name: str, decimal: str, first: bool) -> str | None:

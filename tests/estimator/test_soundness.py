@@ -79,7 +79,7 @@ def test_a_row_that_ruins_the_state_is_not_learned() -> None:
 
 
 def test_an_absurd_prediction_is_replaced_and_the_learner_starts_afresh() -> None:
-    """1e18 is finite: only its prediction tells; what cannot be saved learns anew, resumed or not."""
+    """1e18 is finite: only its prediction tells; what cannot be saved learns anew."""
     live, ys = shell(1e18), rows(slice(20, 21))
     told = [live.learn_one(y) for y in ys]
     means = np.array([t.mean for t in told])

@@ -44,6 +44,8 @@ _SMOOTH = 0.05
 """One less the correlation of neighbours: of slower columns the memory shrinks, else it grows."""
 _SHORTEST, _FIRST_MEMORY = 10.0, 30.0
 """The least memory, and the first."""
+_STEADY = 100.0
+"""Memory from which a column has no trend; it stays below while the trend matters."""
 _PACE, _CHANGE = 0.01, 0.02
 """Share of its memory by which it changes per value, and rate of the mean square change."""
 _WIDE = 10.0
@@ -82,6 +84,8 @@ class Scaling:
     """Mean square of the change from row to row."""
     memory: Vector
     """Values that mean and scale remember."""
+    trend: Vector
+    """What the mean moves by from value to value, in columns of short memory."""
     frozen: bool = False
 
     @property
@@ -164,7 +168,7 @@ class Standardiser:
         return Scaling(
             *(unknown, unknown, zero, zero, early),
             *(unknown, unknown, streak, home, unknown, zero, zero),
-            *(unknown, np.full(dim, _FIRST_MEMORY)),
+            *(unknown, np.full(dim, _FIRST_MEMORY), zero),
         )
 
     def step(self, scaling: Scaling, y: ArrayLike) -> tuple[Scaling, np.ndarray]:
@@ -226,9 +230,14 @@ class Standardiser:
         scale = np.where(seen, np.maximum(np.sqrt(variance), scaling.floor), scale)
         level = scaling.level + np.where(seen, _LEVEL * (y - scaling.level), 0.0)
         trusted = np.where(seen, y, scaling.trusted)
+        trend = scaling.trend
+        if self.memory is not None:
+            slow = smooth["memory"] < _STEADY
+            trend = np.where(slow, trend + 0.25 * rate**2 * e, (1.0 - _CHANGE) * trend)
         return replace(
             scaling,
-            mean=mean + rate * e,
+            mean=np.where(seen, mean + rate * e + trend, mean),
+            trend=trend,
             scale=scale,
             count=count,
             level=level,
@@ -241,11 +250,13 @@ class Standardiser:
         if self.memory is None:
             return {}
         variance = scaling.scale**2
-        square = np.minimum((y - scaling.trusted) ** 2, 9.0 * variance)
+        square = np.minimum((y - scaling.trusted - scaling.trend) ** 2, 9.0 * variance)
         change = scaling.change + np.where(seen, _CHANGE * (square - scaling.change), 0.0)
         slow = change < 2.0 * _SMOOTH * variance
         memory = scaling.memory * np.where(slow, 1.0 - _PACE, 1.0 + _PACE)
-        memory = np.where(seen, np.clip(memory, _SHORTEST, self.memory), scaling.memory)
+        trending = _STEADY * np.abs(scaling.trend) > 2.0 * scaling.scale
+        most = np.where(trending, min(_STEADY - 1.0, self.memory), self.memory)
+        memory = np.where(seen, np.clip(memory, _SHORTEST, most), scaling.memory)
         return {"change": change, "memory": memory}
 
     def _check(self, scaling: Scaling, y: ArrayLike, rank: int) -> np.ndarray:

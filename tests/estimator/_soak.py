@@ -5,13 +5,14 @@ standardiser works column by column and does not know the learner, so it runs be
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import rmcvi
-from rmcvi.data import Scaling, Standardiser
+from rmcvi.data import Standardiser
 
 
 def streams(length: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -73,6 +74,7 @@ class Told:
     low: np.ndarray
     high: np.ndarray
 
+    @cached_property
     def last(self) -> np.ndarray:
         """The last value before each row, NaN before the first."""
         out = np.full(self.y.shape, np.nan)
@@ -85,7 +87,7 @@ class Told:
         """Root mean square error over the last value's, per stream."""
         y = self.y[:, rows, column]
         ours = np.nanmean((self.mean[:, rows, column] - y) ** 2, 1)
-        return np.sqrt(ours / np.nanmean((self.last()[:, rows, column] - y) ** 2, 1))
+        return np.sqrt(ours / np.nanmean((self.last[:, rows, column] - y) ** 2, 1))
 
     def coverage(self, rows: slice, column: int = 0) -> np.ndarray:
         """Share of the values in their band, per stream."""

@@ -127,6 +127,7 @@ def _learned(z: np.ndarray) -> list[np.ndarray]:
             def step(state, y):
                 state, info = jax.vmap(lambda s, v: learner.step(s, v, inputs))(state, y)
                 said = info.prediction
+                assert said is not None
                 return state, (said.mean, said.low, said.high)
 
             return jax.lax.scan(step, state, rows)

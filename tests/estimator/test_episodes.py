@@ -66,12 +66,12 @@ def _step(episodes: Episodes, y: list[float], kind: list[int], half: float = 1.0
 def test_an_alarm_lasts_while_values_are_outside_their_band() -> None:
     """Also when the monitor has already got used to them, and across a file."""
     episodes = Episodes(["a", "b"])
-    (first,) = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
+    first = said = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
     for i in range(20):
         said = _step(episodes, [9.0 + 0.01 * i, 0.2], [0, 0])
         assert len(said) == 1
         episodes = Episodes(["a", "b"], json.loads(json.dumps(episodes.to_json())))
-    assert first == "a: jumped to 9 at row 1, far outside its band."
+    assert first == ["a: jumped to 9 at row 1, far outside its band."]
     assert said == ["a: moved to a new level at row 1, from about 0 to about 9.005."]
     ends = [_step(episodes, [0.3, 0.1], [0, 0]) for _ in range(4)]
     assert [len(v) for v in ends] == [1, 1, 0, 0]
@@ -83,14 +83,15 @@ def test_drift_and_erratic_values_are_said_so() -> None:
     (drift,) = _step(episodes, [0.1, 0.1], [0, APART])
     assert drift.startswith("b: drifts away from its peers since row 1;")
     episodes = Episodes(["a", "b"])
-    for value in (9.0, -8.0, 7.0, -9.0):
+    said = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
+    for value in (-8.0, 7.0, -9.0):
         said = _step(episodes, [value, 0.1], [OUTLYING, 0])
     assert said == ["a: erratic since row 1; its values are far outside its band."]
 
 
 def test_columns_that_stick_alone_are_named_alone() -> None:
     """One moves: no frozen logger."""
-    episodes, moving = Episodes(["a", "b"]), 0.0
+    episodes, moving, said = Episodes(["a", "b"]), 0.0, ()
     for i in range(12):
         moving += 1.0
         y = np.array([0.5, moving])

@@ -5,21 +5,18 @@ values of a column only teach and are NaN = not observed to whoever learns from 
 median absolute deviation start the recursion. Then, with e = y - m clipped to k s and rate
 a = 1 / min(n, memory),
 
-    m <- m + a e,    v <- v + a (e^2 / c_k - v),    s = max(sqrt(v), floor),
+    m <- m + a e + b,    v <- v + a (e^2 / c_k - v),    s = max(sqrt(v), floor),
 
 where c_k = E min(Z^2, k^2), Z standard normal, makes s the standard deviation of clean Gaussian
-data, and the floor, a hundredth of the first scale, is for sensors that stick.
+data, and the floor, a hundredth of the first scale, is for sensors that stick. A column that hardly
+moves from row to row is given a short memory and a trend, b <- b + a^2 e / 4.
 
-A column that fails is an island: a value that is doubted is NaN to whoever learns from z, and
-teaches nothing. Doubted is what lies more than `gate` s from the last trusted value, and what
-repeats itself far longer than the column ever did. As many doubted jumps in a row as a `streak`
-holds are no fault but a new level: m (and s, if the streak is much wider or narrower) moves so that
-the new level stands where the old one stood, and z goes on as if nothing had happened.
+A value that is doubted (`_islands`) is NaN to whoever learns from z, and teaches nothing; after a
+new level, z goes on as if nothing had happened.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,19 +24,11 @@ from numpy.typing import ArrayLike
 
 from rmcvi._core.checks import check_int, check_real
 from rmcvi.data._errors import DataError
-from rmcvi.data._observation import Vector
+from rmcvi.data._islands import STREAK, come_home, new_level, repeats
+from rmcvi.data._scaling import Scaling, begin
 
-_FLOOR = 0.01
-_NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation of normal data."""
-_STREAK = 6
-"""Doubted values in a row that are a new level."""
 _LEVEL = 1.0 / 8.0
 """Rate of the recent level."""
-_RENEWED = 50.0
-"""Values that statistics are worth after a new level: they may have to change quickly."""
-_NARROW = 100.0
-"""Scales in a streak's spread beyond which its scale is another one; a walk's is a tenth."""
 _SMOOTH = 0.05
 """One less the correlation of neighbours: of slower columns the memory shrinks, else it grows."""
 _SHORTEST, _FIRST_MEMORY = 10.0, 30.0
@@ -48,92 +37,6 @@ _STEADY = 100.0
 """Memory from which a column has no trend; it stays below while the trend matters."""
 _PACE, _CHANGE = 0.01, 0.02
 """Share of its memory by which it changes per value, and rate of the mean square change."""
-_WIDE = 10.0
-"""Scales in a streak's spread beyond which the old scale is remembered: it may come back."""
-_REPEATS, _LONGER = 10.0, 3.0
-"""A run of repeats is doubted beyond these many, and so many times the longest one before."""
-
-
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """Statistics so far; a column that is not `ready` has NaN for mean and scale."""
-
-    mean: Vector
-    scale: Vector
-    count: Vector
-    """Values that the mean averages, at most the memory."""
-    floor: Vector
-    """Smallest scale."""
-    early: np.ndarray
-    """The values of the warm-up, (warmup, dy), NaN where there is none yet."""
-    trusted: Vector
-    """The last value that was not doubted."""
-    level: Vector
-    """Running mean of the last few of them."""
-    streak: np.ndarray
-    """Jumps that were doubted since then, (streak, dy), NaN where there is none."""
-    home: np.ndarray
-    """Mean and scale before the scale was widened, and values in a row near them, (3, dy)."""
-    latest: Vector
-    """The last value, doubted or not."""
-    run: Vector
-    """Repeats of it."""
-    longest: Vector
-    """The longest run of repeats that ended."""
-    change: Vector
-    """Mean square of the change from row to row."""
-    memory: Vector
-    """Values that mean and scale remember."""
-    trend: Vector
-    """What the mean moves by from value to value, in columns of short memory."""
-    frozen: bool = False
-
-    @property
-    def ready(self) -> np.ndarray:
-        """Columns with statistics."""
-        return ~np.isnan(self.mean)
-
-    def transform(self, y: ArrayLike) -> np.ndarray:
-        """Raw to standard units, for (dy,) or (..., dy)."""
-        return (np.asarray(y, float) - self.mean) / self.scale
-
-    def inverse(self, z: ArrayLike) -> np.ndarray:
-        """Standard to raw units: the inverse of `transform`."""
-        return self.mean + self.scale * np.asarray(z, float)
-
-    def inverse_scale(self, spread: ArrayLike | float) -> np.ndarray:
-        """Standard deviations, or other lengths, in raw units."""
-        return self.scale * np.asarray(spread, float)
-
-    def inverse_interval(self, low: ArrayLike, high: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Intervals in raw units."""
-        return self.inverse(low), self.inverse(high)
-
-    def log_jacobian(self, y: ArrayLike) -> float:
-        """What to add to log p(z) for log p(y): minus the log scales of the observed columns."""
-        seen = ~np.isnan(self.transform(y))
-        return -float(np.log(self.scale, where=seen, out=np.zeros_like(self.scale)).sum())
-
-    def freeze(self) -> "Scaling":
-        """The same, never to move again; a warm-up ends with the values it has."""
-        return replace(_begin(self, ~self.ready), frozen=True)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists, None for NaN; floats survive to the bit."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "frozen"}
-        return {**{k: _plain(v.tolist()) for k, v in arrays.items()}, "frozen": self.frozen}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> "Scaling":
-        """The inverse of `to_json`."""
-        try:
-            arrays = {k: np.array(v, float) for k, v in plain.items() if k != "frozen"}
-            size = len(arrays["mean"])
-            wide = {k: arrays[k].reshape(-1, size) for k in ("early", "streak", "home")}
-            return cls(**{**arrays, **wide}, frozen=bool(plain["frozen"]))
-        except (KeyError, TypeError, ValueError):
-            message = "scaling: got something that Scaling.to_json did not write"
-            raise DataError(message) from None
 
 
 @dataclass(frozen=True)
@@ -164,7 +67,7 @@ class Standardiser:
     def init(self, dim: int) -> Scaling:
         """Nothing known of `dim` columns."""
         unknown, zero = np.full(dim, np.nan), np.zeros(dim)
-        early, streak, home = (np.full((n, dim), np.nan) for n in (self.warmup, _STREAK, 3))
+        early, streak, home = (np.full((n, dim), np.nan) for n in (self.warmup, STREAK, 3))
         return Scaling(
             *(unknown, unknown, zero, zero, early),
             *(unknown, unknown, streak, home, unknown, zero, zero),
@@ -189,11 +92,11 @@ class Standardiser:
             return scaling, doubted
         moved = scaling
         if self.gate is not None:
-            moved, stuck = _repeats(scaling, values, seen)
+            moved, stuck = repeats(scaling, values, seen)
             jump = np.abs(values - scaling.trusted) > self.gate * scaling.scale
             doubted = (stuck | jump) & seen & scaling.ready
-            moved = _new_level(moved, values, jump & ~stuck & seen, seen & ~doubted)
-            moved = _come_home(moved, values, seen)
+            moved = new_level(moved, values, jump & ~stuck & seen, seen & ~doubted)
+            moved = come_home(moved, values, seen)
         moved = self._move(moved, values, seen & ~doubted & scaling.ready)
         new = seen & ~scaling.ready
         if not new.any():
@@ -202,7 +105,7 @@ class Standardiser:
         early[count[new].astype(int), np.flatnonzero(new)] = values[new]
         count[new] += 1.0
         moved = replace(moved, early=early, count=count)
-        return _begin(moved, new & (count >= self.warmup)), doubted
+        return begin(moved, new & (count >= self.warmup)), doubted
 
     def transform_stream(
         self, ys: ArrayLike, scaling: Scaling | None = None
@@ -267,105 +170,8 @@ class Standardiser:
         return values
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return None if math.isnan(value) else value
-
-
 def _consistency(clip: float) -> float:
     """c_k = E min(Z^2, k^2) for a standard normal Z."""
     tail = math.erfc(clip / math.sqrt(2.0))
     density = math.exp(-0.5 * clip**2) / math.sqrt(2.0 * math.pi)
     return 1.0 - tail - 2.0 * clip * density + clip**2 * tail
-
-
-def _repeats(scaling: Scaling, y: np.ndarray, seen: np.ndarray) -> tuple[Scaling, np.ndarray]:
-    """Count the repeats; and which columns repeat themselves far longer than ever before."""
-    same = y == scaling.latest
-    run, longest = np.where(same, scaling.run + 1.0, scaling.run), scaling.longest
-    ended = seen & ~same & (run > longest)
-    if ended.any():
-        # A run teaches no more than it takes to be doubted, lest a stuck sensor become normal.
-        most = _REPEATS + _LONGER * longest
-        longest = np.where(ended, np.minimum(run, most), longest)
-    run = np.where(seen & ~same, 0.0, run)
-    latest = np.where(seen, y, scaling.latest)
-    stuck = same & (run > _REPEATS + _LONGER * longest)
-    return replace(scaling, latest=latest, run=run, longest=longest), stuck
-
-
-def _new_level(scaling: Scaling, y: np.ndarray, jump: np.ndarray, trusted: np.ndarray) -> Scaling:
-    """Gather jumps; move the statistics of columns whose streak is full."""
-    if not jump.any() and np.isnan(scaling.streak[0]).all():
-        return scaling
-    streak = np.where(trusted, np.nan, scaling.streak)
-    shifted = np.concatenate([np.where(jump, y, np.nan)[None], streak[:-1]])
-    streak = np.where(jump, shifted, streak)
-    full = jump & ~np.isnan(streak[-1])
-    scaling = replace(scaling, streak=streak)
-    return _relocate(scaling, full) if full.any() else scaling
-
-
-def _relocate(scaling: Scaling, columns: np.ndarray) -> Scaling:
-    """The new level stands where the old one stood."""
-    names = ("mean", "scale", "count", "floor", "trusted", "level", "streak", "home")
-    new = {name: getattr(scaling, name).copy() for name in names}
-    for i in np.flatnonzero(columns):
-        values, scale = scaling.streak[:, i], float(scaling.scale[i])
-        middle = float(np.median(values))
-        spread = _NORMAL * float(np.median(np.abs(values - middle)))
-        if spread > scale or 0.0 < _NARROW * spread < scale:
-            new["scale"][i] = spread
-            new["floor"][i] = scaling.floor[i] * spread / scale
-        if spread > _WIDE * scale and np.isnan(scaling.home[0, i]):
-            new["home"][:, i] = scaling.mean[i], scale, 0.0
-        stood = np.clip((scaling.level[i] - scaling.mean[i]) / scale, -3.0, 3.0)
-        new["mean"][i] = middle - stood * new["scale"][i]
-        new["trusted"][i], new["level"][i], new["streak"][:, i] = values[0], middle, np.nan
-        new["count"][i] = min(scaling.count[i], _RENEWED)
-    return replace(scaling, **new)
-
-
-def _come_home(scaling: Scaling, y: np.ndarray, seen: np.ndarray) -> Scaling:
-    """After a time of wide values: those of the narrow old scale would hardly be seen to move."""
-    mean, scale, run = scaling.home
-    if np.isnan(mean).all():
-        return scaling
-    near = np.abs(y - mean) < 5.0 * scale
-    run = np.where(seen, np.where(near, run + 1.0, 0.0), run)
-    back = run >= _STREAK
-    floor = np.where(back, scaling.floor * scale / scaling.scale, scaling.floor)
-    home = np.where(back, np.nan, np.stack([mean, scale, run]))
-    return replace(
-        scaling,
-        mean=np.where(back, mean, scaling.mean),
-        scale=np.where(back, scale, scaling.scale),
-        floor=floor,
-        level=np.where(back, y, scaling.level),
-        home=home,
-    )
-
-
-def _begin(scaling: Scaling, columns: np.ndarray) -> Scaling:
-    """Start the recursion of these columns from their early values, if they have any."""
-    mean, scale, floor = scaling.mean.copy(), scaling.scale.copy(), scaling.floor.copy()
-    level, trusted, change = (v.copy() for v in (scaling.level, scaling.trusted, scaling.change))
-    for i in np.flatnonzero(columns & (scaling.count > 0.0)):
-        values = scaling.early[:, i]
-        values = values[~np.isnan(values)]
-        mean[i] = np.median(values)
-        scale[i] = _first_scale(values - mean[i], float(mean[i]))
-        floor[i] = _FLOOR * scale[i]
-        level[i] = trusted[i] = mean[i]
-        change[i] = scale[i] ** 2
-    moved = {"floor": floor, "level": level, "trusted": trusted, "change": change}
-    return replace(scaling, mean=mean, scale=scale, **moved)
-
-
-def _first_scale(deviations: np.ndarray, centre: float) -> float:
-    """The robust scale of a few values; of constant ones a tenth of their size, or 1 at zero."""
-    robust = _NORMAL * float(np.median(np.abs(deviations)))
-    # Half the values repeat: the spread of the rest is all there is.
-    spread = robust or float(np.sqrt(np.mean(deviations**2)))
-    return spread if spread > 1e-9 * abs(centre) else 0.1 * abs(centre) or 1.0

@@ -54,9 +54,13 @@ def _least_noise() -> optax.GradientTransformation:
     def noises(model: Any) -> tuple[Any, Any]:
         return model.raw_transition_noise, model.raw_emission_noise
 
-    def update(steps: Any, state: Any, model: Any = None) -> tuple[Any, Any]:
-        pairs = zip(noises(steps), noises(model), strict=True)
-        bounded = tuple(jnp.maximum(step, low.astype(at.dtype) - at) for step, at in pairs)
-        return eqx.tree_at(noises, steps, bounded), state
+    def init(params: Any) -> Any:
+        del params
+        return optax.EmptyState()
 
-    return optax.GradientTransformation(lambda model: optax.EmptyState(), update)
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        pairs = zip(noises(updates), noises(params), strict=True)
+        bounded = tuple(jnp.maximum(step, low.astype(at.dtype) - at) for step, at in pairs)
+        return eqx.tree_at(noises, updates, bounded), state
+
+    return optax.GradientTransformation(init, update)

@@ -13,7 +13,6 @@ import dataclasses
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import jax
@@ -30,50 +29,11 @@ from rmcvi.estimator._estimator import OnlineEstimator
 from rmcvi.estimator._health import Alarm
 from rmcvi.estimator._one_row import Program, Row, Watch
 from rmcvi.estimator._parameters import parameters
+from rmcvi.estimator._told import Ahead, Told
 from rmcvi.estimator._values import Values, names, step_length, vector
 
 LONGEST = 64
 """The longest window that the remedy for a short one may reach."""
-
-
-def _none() -> np.ndarray:
-    return np.zeros(0)
-
-
-@dataclass(frozen=True)
-class Told:
-    """What one row brought, in the units of the data; dicts if the row was one."""
-
-    mean: Any
-    """Prediction, made before the row was seen (NaN while nothing is known of a column)."""
-    low: Any
-    high: Any
-    log_score: float
-    """Log-density of the row under the prediction, over what was observed and not doubted."""
-    failure: Any
-    """Evidence in [0, 1] that a column's sensor has failed (above 1/2: it has)."""
-    alarms: tuple[str, ...]
-    """Sentences that stay the same while what they say goes on; empty if all is well."""
-    filled: Any = None
-    """Posterior of each value that was not observed, NaN where it was."""
-    state_mean: np.ndarray = field(default_factory=_none)
-    """Filtered mean of the hidden state, in the learner's units; empty if there is none."""
-    state_std: np.ndarray = field(default_factory=_none)
-    elbo: float = np.nan
-    """Evidence lower bound per row so far, of the rows as the learner sees them."""
-    ess: float = np.nan
-    """Effective sample size."""
-    recoveries: int = 0
-    """Rows so far on which the learner went back to a sound state, or was replaced."""
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """A forecast: one entry per step."""
-
-    mean: list[Any]
-    low: list[Any]
-    high: list[Any]
 
 
 class Live:
@@ -99,8 +59,9 @@ class Live:
             columns: names (or the number) of the observed columns.
             inputs: names (or the number) of the columns that are known beforehand.
             learner: any learner for standardised columns (default: `default_learner`).
-            standardiser: how units are learned (True: robustly, never forgetting; False: the
-                learner takes the columns as they are).
+            standardiser: how units are learned (True: robustly; what a failing column says is
+                doubted, and a new level is followed; False: the learner takes the columns as
+                they are).
             seed: of all random numbers.
             remedy: lengthen a window that is too short (the next row then compiles anew).
         """
@@ -241,7 +202,7 @@ class Live:
         lengths = None if dt is None else np.array([step_length(v) for v in dt])
         with self._alone():
             told = jax.device_get(ask(self._program.state, horizon, known, lengths, level=level))
-        raw = (self.scaling.inverse(np.asarray(v)) for v in (told.mean, told.low, told.high))
+        raw = (self.scaling.inverse_ahead(v) for v in (told.mean, told.low, told.high))
         return Ahead(*([self._shape(row) for row in part] for part in raw))
 
     def save(self, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:

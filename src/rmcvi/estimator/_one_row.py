@@ -105,8 +105,12 @@ def _cut(told: np.ndarray, d: int) -> Row:
     ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 6 * d, 6 * d + k, 6 * d + 2 * k]
     told = told.astype(float)
     *parts, numbers = (told[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
+    mean, low, high, filled, failure, kind, state_mean, state_std = parts
     score, elbo, ess, alarms, recoveries = numbers.tolist()
-    return Row(*parts, score, elbo, ess, int(alarms), int(recoveries))
+    return Row(
+        *(mean, low, high, filled, failure, kind, state_mean, state_std),
+        *(score, elbo, ess, int(alarms), int(recoveries)),
+    )
 
 
 class _Fixed:

@@ -1,7 +1,7 @@
 """Rows as users give them: dicts, lists or arrays, checked and in the order of the columns."""
 
+import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,12 @@ def step_length(dt: Any) -> float:
     """`dt` as a positive number; None is the usual step."""
     if dt is None:
         return 1.0
-    if isinstance(dt, bool) or not isinstance(dt, Real | np.ndarray) or np.ndim(dt):
+    try:
+        value = math.nan if isinstance(dt, bool | str | bytes) else float(dt)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0.0 < value < math.inf:
         raise ValueError(f"dt: got {dt!r}, expected a positive number")
-    value = float(dt)
-    if not 0.0 < value < np.inf:
-        raise ValueError(f"dt: got {value!r}, expected a positive number")
     return value
 
 
@@ -59,7 +60,7 @@ def _numbers(name: str, row: Any) -> np.ndarray:
     """Real numbers in a given order; None is NaN, and so is what a masked array masks."""
     kind = type(row).__name__
     if isinstance(row, np.ma.MaskedArray):
-        row = row.astype(float).filled(np.nan)
+        row = np.ma.filled(row.astype(float), np.nan)
     if isinstance(row, str | bytes | bytearray | set | frozenset) or not hasattr(row, "__len__"):
         raise ValueError(f"{name}: got {kind}, expected a dict, a list or an array of numbers")
     if not isinstance(row, np.ndarray) or row.dtype == object:

@@ -20,6 +20,7 @@ from rmcvi._contract import Trainable as Trainable
 from rmcvi._core.inputs import Inputs as Inputs
 from rmcvi._core.tree import only as only
 from rmcvi.estimator import Alarm as Alarm
+from rmcvi.estimator import CheckpointError as CheckpointError
 from rmcvi.estimator import Fleet as Fleet
 from rmcvi.estimator import Health as Health
 from rmcvi.estimator import LearnerState as LearnerState

@@ -19,6 +19,6 @@ from rmcvi.data._observation import observations as observations
 from rmcvi.data._read import Stream as Stream
 from rmcvi.data._read import read as read
 from rmcvi.data._read import sniff as sniff
+from rmcvi.data._scaling import Scaling as Scaling
 from rmcvi.data._schema import Schema as Schema
-from rmcvi.data._standardise import Scaling as Scaling
 from rmcvi.data._standardise import Standardiser as Standardiser

@@ -37,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-WRONG, FAILED, PIPE_CLOSED = 2, 1, 141
+FAILED, WRONG, LOST, PIPE_CLOSED = 1, 2, 3, 141
 
 
 class Refusal(ValueError):

@@ -9,11 +9,11 @@ import copy
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from json import dumps
 from typing import Any
 
 from rmcvi import Live
-from rmcvi.cli._directory import ESTIMATES, PARAMETERS, SUMMARY, Directory
+from rmcvi._core.files import to_json
+from rmcvi.cli._directory import ESTIMATES, GROWING, PARAMETERS, SUMMARY, Directory
 from rmcvi.cli._output import Appended, Lines, moment, to_stdout
 from rmcvi.cli._plan import Plan, anchored
 from rmcvi.cli._progress import Voice
@@ -57,8 +57,10 @@ class Engine:
         self._files: dict[str, Appended] = {}
         if directory is not None:
             lengths = kept.get("bytes", {})
-            for name in (ESTIMATES, PARAMETERS):
+            for name in GROWING:
                 self._files[name] = Appended(directory.path / name, lengths.get(name, 0))
+            for file in self._files.values():  # once all of them are as long as they should be
+                file.cut()
 
     def run(self, stream: Stream, stopper: Stopper, limit: int | None) -> None:
         """Learn until the stream ends, the limit is reached or somebody asks to stop."""
@@ -66,6 +68,8 @@ class Engine:
         self.met = stream.counts
         rows = iter(stream)
         self.voice.begin()
+        if not self.rows:
+            self.save()  # from now on, rows without a checkpoint mean that it was lost
         try:
             while not stopper.asked() and (limit is None or self.rows < limit):
                 observation = _next(rows, stopper)
@@ -109,7 +113,7 @@ class Engine:
             if self.rows % PARAMETERS_EVERY == 0:
                 numbers = {k: float(f"{v:.7g}") for k, v in self.live.parameters().items()}
                 if numbers:
-                    self._files[PARAMETERS].write(dumps({"row": self.rows, **numbers}) + "\n")
+                    self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
         if observation.source is not None:
             self._source = observation.source
         self._pending += 1
@@ -142,8 +146,8 @@ class Engine:
         for file in self._files.values():
             file.sync()
         source = None if self._source is None else anchored(self._source, self.plan).to_json()
-        self.live.save(
-            self.directory.checkpoint,
+        self.directory.save(
+            self.live,
             {
                 "rows": self.rows,
                 "source": source,

@@ -8,7 +8,7 @@ import typer
 
 from rmcvi.cli._app import Refusal, app
 from rmcvi.cli._open import Opened
-from rmcvi.cli._options import RunDirectory, a_level, one_of
+from rmcvi.cli._options import RunDirectory, SameModel, a_level, one_of
 from rmcvi.cli._output import moment
 from rmcvi.cli._table import SHAPES, write_rows
 from rmcvi.data import read
@@ -35,13 +35,14 @@ def forecast(
     inputs_file: Annotated[
         Path | None, typer.Option(help="The inputs of the next rows, one row each.")
     ] = None,
+    model: SameModel = None,
 ) -> None:
     """Forecast the rows after the last one that was learned from.
 
     Times go on by the usual step; calendar inputs are computed; other inputs come from a file.
     """
     form = one_of("--format", format, SHAPES) or "table"
-    run = Opened(directory)
+    run = Opened(directory, model)
     plan = run.plan
     level = a_level(plan.level if level is None else level)
     step = plan.schema["step"]

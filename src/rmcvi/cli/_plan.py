@@ -1,6 +1,7 @@
 """What a run is, as plain values: enough to begin it, and to go on with it elsewhere."""
 
 import os
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -51,6 +52,8 @@ class Plan:
     format: int = FORMAT
     path: str = field(default_factory=os.getcwd)
     """The directory that `source` is relative to."""
+    id: str = ""
+    """Drawn by chance; its checkpoints hold it, too (runs of 0.1 have none)."""
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], name: str) -> "Plan":
@@ -58,7 +61,7 @@ class Plan:
         if plain.get("format") != FORMAT:
             raise Refusal(f"{name}: got format {plain.get('format')}, expected {FORMAT}")
         known = {f.name for f in fields(cls)}
-        lacking = sorted(known - plain.keys())
+        lacking = sorted(known - {"id"} - plain.keys())
         if lacking:
             raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
         return cls(**{k: v for k, v in plain.items() if k in known})
@@ -87,6 +90,25 @@ class Plan:
             follow=self.options["follow"] and self.source != "-",
             stop=stop,
         )
+
+    def trusted(self, model: str | None) -> "Plan":
+        """The same if its model is none of its own code, or is `model`, said by the person again.
+
+        What `run.json` says is never imported: it may come from a stranger.
+        """
+        own = self.options["model"]
+        name = own["model"]
+        if model is not None and model != name:
+            raise Refusal(f"--model: got {model!r}, but this run was learned by {name!r}")
+        if ":" not in name:
+            return self
+        if model is None:
+            raise Refusal(
+                f"this run was learned by code of its own, which is run only if you say so again:"
+                f" --model {name}"
+            )
+        here = {"model": name, "path": os.getcwd()}
+        return replace(self, options={**self.options, "model": here})
 
     def live(self) -> Live:
         """A learner that knows nothing yet."""
@@ -154,6 +176,7 @@ def make_plan(
         started=started,
         options={**options, "model": plain},
         schema=schema.to_json(),
+        id=uuid.uuid4().hex,
     )
 
 

@@ -1,7 +1,9 @@
 """From `--model` to a learner."""
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +50,29 @@ def build(
 
 
 def call(plain: dict[str, Any], columns: int, inputs: int) -> AbstractLearner:
-    """`module:function(columns, inputs)`, found from the directory where the run began."""
+    """`module:function(columns, inputs)`, found from the directory where the command was given."""
     module, _, function = plain["model"].partition(":")
-    if plain["path"] not in sys.path:
-        sys.path.insert(0, plain["path"])
-    try:
-        make = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise Refusal(f"--model {plain['model']}: {error}") from None
-    learner = make(columns, inputs)
+    with _importing(plain["path"]):
+        try:
+            make = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise Refusal(f"--model {plain['model']}: {error}") from None
+        learner = make(columns, inputs)
     if not isinstance(learner, AbstractLearner):
         got = type(learner).__name__
         raise Refusal(f"--model {plain['model']}: got {got}, expected an rmcvi.AbstractLearner")
     return learner
+
+
+@contextlib.contextmanager
+def _importing(directory: str) -> Iterator[None]:
+    """Modules are found in a directory as well, after all others, and only in here."""
+    before = list(sys.path)
+    sys.path.append(directory)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def make_model(config: Config, columns: int, inputs: int) -> AbstractModel:

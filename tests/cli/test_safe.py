@@ -47,7 +47,7 @@ def refused(capsys: Any, *words: Any) -> str:
     before = contents(Path()), contents(Path("run"))
     done = call(capsys, *words)
     assert done.status == 2, done.err
-    assert done.err.startswith("error: ") and done.err.count("\n") == 1
+    assert done.err.startswith("error: ") and done.err.count("\n") == 1, done.err
     assert (contents(Path()), contents(Path("run"))) == before
     return done.err
 
@@ -109,7 +109,7 @@ def test_two_checkpoints_are_kept(folder: Path, capsys: Any) -> None:
 def test_a_checkpoint_of_another_run_is_refused(folder: Path, capsys: Any) -> None:
     for name in ("checkpoint.rmcvi", "checkpoint-previous.rmcvi"):
         shutil.copy(folder / "other" / name, folder / "run" / name)
-    said = refused(capsys, "resume", "run", *MODEL)
+    said = refused(capsys, "resume", "run", *MODEL, "--quiet")
     assert "checkpoint.rmcvi: belongs to another run than run.json" in said
     assert "belongs to another run" in refused(capsys, "inspect", "run", *MODEL)
 
@@ -124,7 +124,7 @@ def test_one_short_file_leaves_the_others_uncut(folder: Path, capsys: Any) -> No
     (folder / "run/parameters.jsonl").write_bytes(b"")
     with (folder / "run/estimates.jsonl").open("ab") as file:
         file.write(b'{"row": 121')
-    assert "parameters.jsonl: got 0 bytes" in refused(capsys, "resume", "run", *MODEL)
+    assert "parameters.jsonl: got 0 bytes" in refused(capsys, "resume", "run", *MODEL, "--quiet")
 
 
 def test_runs_of_the_first_release_go_on(folder: Path, capsys: Any) -> None:
@@ -148,7 +148,7 @@ def test_links_are_not_followed(name: str, folder: Path, capsys: Any) -> None:
     (folder / "precious").write_bytes((folder / "run" / name).read_bytes())
     (folder / "run" / name).unlink()
     (folder / "run" / name).symlink_to(folder / "precious")
-    assert "is a link" in refused(capsys, "resume", "run", *MODEL)
+    assert "is a link" in refused(capsys, "resume", "run", *MODEL, "--quiet")
 
 
 def test_the_summary_replaces_a_link(folder: Path, capsys: Any) -> None:
@@ -164,7 +164,7 @@ def test_nothing_that_is_deleted_opens_the_lock(folder: Path, capsys: Any) -> No
     room, _ = Directory.open(folder / "run")
     room.lock()
     (folder / "run/.lock").unlink(missing_ok=True)
-    assert "another process is learning here" in refused(capsys, "resume", "run", *MODEL)
+    assert "another process is learning here" in refused(capsys, "resume", "run", *MODEL, "--quiet")
     room.unlock()
     assert resume(capsys).status == 0
 

@@ -25,6 +25,7 @@ CHECKPOINT, PREVIOUS = "checkpoint.rmcvi", "checkpoint-previous.rmcvi"
 SUMMARY, REPORT = "summary.json", "report.html"
 GROWING = (ESTIMATES, PARAMETERS, REJECTED)
 OURS = (*GROWING, CHECKPOINT, PREVIOUS, SUMMARY, REPORT, RUN)
+REMEMBERED = {"rows": int, "bytes": dict, "scores": dict, "counts": dict, "seconds": float}
 NO_LOCK = (errno.EBADF, errno.ENOTSUP, errno.ENOLCK)
 """What file systems say (NFS) that cannot lock a directory, only a file."""
 
@@ -123,7 +124,7 @@ class Directory:
                 troubles.append(f"{name} is missing")
                 continue
             try:
-                extra = self._extra(path)
+                extra = self.remembered(path)
             except CheckpointError as error:
                 troubles.append(str(error))
                 if name == PREVIOUS or not (self.path / PREVIOUS).exists():
@@ -154,15 +155,18 @@ class Directory:
         live.save(current, extra | {"id": self.id})
         self._sound = True
 
-    def _extra(self, path: Path) -> dict[str, Any]:
+    def remembered(self, path: Path) -> dict[str, Any]:
+        """What a checkpoint knows of the run: rows, place in the source, lengths, scores."""
         live = peek(path).get("live")
         extra = live.get("extra") if isinstance(live, dict) else None
-        if not isinstance(extra, dict) or not isinstance(extra.get("rows"), int):
-            what = "holds no place in a source"
+        if not isinstance(extra, dict) or any(
+            not isinstance(extra.get(name), kind) for name, kind in REMEMBERED.items()
+        ):
+            what = "holds no place in a run"
             raise CheckpointError(path, what, "It was not written by `rmcvi learn`.")
         if extra.get("id", "") != self.id:
-            what = "belongs to another run"
-            raise Refusal(f"{path}: {what} than {RUN}, expected the checkpoint of this one")
+            what = f"belongs to another run than {RUN}"
+            raise Refusal(f"{path}: {what}, expected the checkpoint of this one")
         return extra
 
 

@@ -107,8 +107,11 @@ class Plan:
                 f"this run was learned by code of its own, which is run only if you say so again:"
                 f" --model {name}"
             )
-        here = {"model": name, "path": os.getcwd()}
-        return replace(self, options={**self.options, "model": here})
+        return self.with_options(model={"model": name, "path": os.getcwd()})
+
+    def with_options(self, **options: Any) -> "Plan":
+        """The same with other options."""
+        return replace(self, options=self.options | options)
 
     def live(self) -> Live:
         """A learner that knows nothing yet."""

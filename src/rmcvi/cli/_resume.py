@@ -67,9 +67,8 @@ def resume(
     """
     room, plan = Directory.open(directory)
     plan = plan.trusted(model)
-    options = dict(plan.options)
     said = {"follow": follow, "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS)}
-    plan = replace(plan, options=options | {k: v for k, v in said.items() if v is not None})
+    plan = plan.with_options(**{k: v for k, v in said.items() if v is not None})
     form = row_format(format)
     if new_rows and plan.source != "-":
         raise Refusal(f"--continue: {directory} reads {plan.source}, expected standard input")

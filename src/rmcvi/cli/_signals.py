@@ -12,11 +12,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stopper:
-    """Catches SIGINT and SIGTERM within a `with` block; a second one is not waited for."""
+    """Catches SIGINT and SIGTERM within a `with` block; the second is not
+    waited for, more are ignored.
+    """
 
     def __init__(self) -> None:
         self.signal = 0
         self.waiting = False
+        self._times = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Stopper":
@@ -41,6 +44,7 @@ class Stopper:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         del frame
-        second, self.signal = self.asked(), number
-        if self.waiting or second:
+        self._times += 1
+        self.signal = number
+        if self._times == 2 or (self._times == 1 and self.waiting):
             raise Interrupted

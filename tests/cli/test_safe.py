@@ -120,11 +120,46 @@ def test_lost_checkpoints_empty_nothing(folder: Path, capsys: Any) -> None:
     assert "--force` starts anew" in refused(capsys, "resume", "run", *MODEL)
 
 
-def test_one_short_file_leaves_the_others_uncut(folder: Path, capsys: Any) -> None:
-    (folder / "run/parameters.jsonl").write_bytes(b"")
-    with (folder / "run/estimates.jsonl").open("ab") as file:
+BAD = (3, 40, 41, 100)
+
+
+@pytest.fixture
+def bad(folder: Path, capsys: Any) -> Path:
+    """A stream with bad rows, one of them the last and one after a gap; a run that kept them."""
+    lines = (folder / "stream.csv").read_text().splitlines()
+    for number in (*BAD, ROWS):
+        lines[number] = f"{lines[number].split(',')[0]},many,3"
+    del lines[90:100]
+    (folder / "bad.csv").write_text("\n".join(lines) + "\n")
+    words = ("learn", "bad.csv", *LEARN[2:], "--on-bad-row", "missing", "--out", "bad")
+    assert call(capsys, *words).status == 0
+    return folder
+
+
+def test_bad_records_are_kept(bad: Path, capsys: Any) -> None:
+    """In rejected.jsonl, with place, reason and text; resumed anywhere, to the byte."""
+    whole = (bad / "bad/rejected.jsonl").read_bytes()
+    told = [json.loads(line) for line in whole.splitlines()]
+    assert [row["place"] for row in told] == [f"bad.csv, line {n}" for n in (4, 41, 42, 91, 111)]
+    assert "expected a number" in told[0]["reason"] and "many" in told[0]["text"]
+    assert json.loads((bad / "bad/summary.json").read_text())["rejected"] == 5
+    words = ("learn", "bad.csv", *LEARN[2:], "--on-bad-row", "missing", "--out", "cut")
+    assert call(capsys, *words, "--limit", 3).status == 0
+    for limit in (39, 40, 92, 97, 100, 101, 200):
+        resumed = call(capsys, "resume", "cut", *MODEL, "--no-report", "--limit", limit)
+        assert resumed.status == 0, resumed.err
+    assert (bad / "cut/rejected.jsonl").read_bytes() == whole
+    assert outputs(bad / "cut") == outputs(bad / "bad")
+
+
+def test_one_short_file_leaves_the_others_uncut(bad: Path, capsys: Any) -> None:
+    shutil.rmtree("run")
+    shutil.copytree("bad", "run")
+    (bad / "run/rejected.jsonl").write_bytes(b"")
+    with (bad / "run/estimates.jsonl").open("ab") as file:
         file.write(b'{"row": 121')
-    assert "parameters.jsonl: got 0 bytes" in refused(capsys, "resume", "run", *MODEL, "--quiet")
+    said = refused(capsys, "resume", "run", *MODEL, "--quiet")
+    assert "rejected.jsonl: got 0 bytes" in said
 
 
 def test_runs_of_the_first_release_go_on(folder: Path, capsys: Any) -> None:
@@ -190,3 +225,31 @@ def test_a_module_in_the_data_directory_is_not_imported(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not (folder / "owned").exists()
+
+
+def test_verify(bad: Path, capsys: Any) -> None:
+    """A whole run is OK, also while its last rows are not accounted for; each trouble is told."""
+    for name in ("run", "bad"):
+        assert call(capsys, "verify", name) == (0, "OK\n", "")
+    run, kept = bad / "run", contents(bad / "run")
+    estimates = kept["estimates.jsonl"]
+    troubles: list[tuple[str, bytes | None, str]] = [
+        ("estimates.jsonl", estimates + b'{"row": 121', "OK"),
+        ("estimates.jsonl", estimates[:-9], "bytes, expected the"),
+        ("estimates.jsonl", estimates.replace(b"null", b" NaN", 1), "line 1: got NaN"),
+        ("estimates.jsonl", estimates.replace(b'"row": 7,', b'"row": 8,'), "expected 7"),
+        ("estimates.jsonl", None, "got 0 bytes"),
+        ("run.json", kept["run.json"].replace(b'"level": 0.9', b'"level": NaN'), "got NaN"),
+        ("summary.json", b"{", "summary.json: "),
+        ("checkpoint.rmcvi", kept["checkpoint.rmcvi"][:-1], "truncated"),
+        ("checkpoint-previous.rmcvi", b"", "not an rmcvi checkpoint"),
+        ("checkpoint.rmcvi", (bad / "other/checkpoint.rmcvi").read_bytes(), "another run"),
+        ("checkpoint.rmcvi", None, "checkpoint.rmcvi: is missing"),
+    ]
+    for name, content, sentence in troubles:
+        (run / name).unlink() if content is None else (run / name).write_bytes(content)
+        before = contents(run)
+        done = call(capsys, "verify", "run")
+        assert sentence in done.out and done.status == (sentence != "OK"), (name, done)
+        assert contents(run) == before and "Traceback" not in done.err
+        (run / name).write_bytes(kept[name])

@@ -13,7 +13,7 @@ from typing import Any
 
 from rmcvi import Live
 from rmcvi._core.files import to_json
-from rmcvi.cli._directory import ESTIMATES, GROWING, PARAMETERS, SUMMARY, Directory
+from rmcvi.cli._directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SUMMARY, Directory
 from rmcvi.cli._output import Appended, Lines, moment, to_stdout
 from rmcvi.cli._plan import Plan, anchored
 from rmcvi.cli._progress import Voice
@@ -48,6 +48,7 @@ class Engine:
         self._counts = Counts(**kept.get("counts", {}))
         self.met = self._counts
         """What the source held, rows that were not learned from included."""
+        self._rejected = self._accounted = kept.get("rejected", 0)
         self._seconds: float = kept.get("seconds", 0.0)
         self._lines = Lines(plan.columns, "jsonl")
         self._spoken = None if form is None else Lines(plan.columns, form)
@@ -77,6 +78,8 @@ class Engine:
                     break
                 self._busy = True
                 self._learn(observation)
+                self._reject(stream, _own_place(observation))
+                self._accounted = self._rejected
                 self._count(observation, stream.counts)
                 self._busy = False
                 self._save_if_due()
@@ -92,6 +95,7 @@ class Engine:
             self.voice.end(self.scores)
         try:
             self.save()
+            self._reject(stream)  # below the last row: met again, and so written again, by a resume
         except OSError as error:
             raise self._full(error) from None
 
@@ -122,6 +126,15 @@ class Engine:
             header = "" if self._headed else self._spoken.header(len(told.state_mean))
             self._headed = True
             to_stdout(header + self._spoken.line(*row))
+
+    def _reject(self, stream: Stream, until: str = "") -> None:
+        """Write down bad records, up to the one at a place."""
+        while stream.rejected and stream.rejected[0].place != until:
+            record = stream.rejected.popleft()
+            self._rejected += 1
+            if self._files:
+                place = record.place.removeprefix(f"{self.plan.path}/")  # as the run was begun
+                self._files[REJECTED].write(to_json(record.to_json() | {"place": place}) + "\n")
 
     def _count(self, observation: Observation, now: Counts) -> None:
         """What was met up to this row; a row that fills a gap comes before the one just read."""
@@ -154,6 +167,7 @@ class Engine:
                 "bytes": {name: file.length for name, file in self._files.items()},
                 "counts": self._counts.to_json(),
                 "scores": self.scores.to_json(),
+                "rejected": self._accounted,
                 "seconds": self.seconds,
             },
         )
@@ -168,6 +182,7 @@ class Engine:
     def summary(self) -> dict[str, Any]:
         """The scores so far; also written to the directory."""
         summary = self.scores.summary(self.seconds, self.met.to_json())
+        summary["rejected"] = self._rejected
         if self.directory is not None:
             self.directory.write(SUMMARY, summary)
         return summary
@@ -180,7 +195,16 @@ class Engine:
 
     def warnings(self) -> list[str]:
         """What the source held that was not plain."""
-        return self.met.describe()
+        told = self.met.describe()
+        if self._rejected and self.directory is not None:
+            told.append(f"Bad records are in {self.directory.path / REJECTED}.")
+        return told
+
+
+def _own_place(observation: Observation) -> str:
+    """Where a record stands that is read again after this row: the one that follows a gap."""
+    source = observation.source
+    return f"{source.name}, line {source.line + 1}" if observation.filled and source else ""
 
 
 def _next(rows: Iterator[Observation], stopper: Stopper) -> Observation | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from rmcvi import Live, __version__
 from rmcvi.cli import _zoo
@@ -64,7 +65,11 @@ class Plan:
         lacking = sorted(known - {"id"} - plain.keys())
         if lacking:
             raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
-        return cls(**{k: v for k, v in plain.items() if k in known})
+        try:
+            return TypeAdapter(cls).validate_python(plain)
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise Refusal(f"{name}: got a wrong {place}, expected what `learn` wrote") from None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, the version first."""

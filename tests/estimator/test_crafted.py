@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rmcvi
-from rmcvi.estimator._checkpoint import CheckpointError, load, peek, refit, save
+from rmcvi.estimator._checkpoint import CheckpointError, load, peek, save
 from tests.estimator._files import sealed
 
 Edit = Callable[[dict[str, Any]], Any]
@@ -136,20 +136,3 @@ def test_any_change_of_the_header(data: st.DataObject, content: bytes, tmp_path:
         assert "\n" not in str(error)
     else:
         assert jax.tree.structure(state) == jax.tree.structure(LEARNER.init(jax.random.key(0)))
-
-
-@pytest.mark.parametrize(
-    "values", [None, 3, [], [[1.0]], [[1.0, 2.0], [[]]], [["x", 1.0], 2], [[1.0, 2.0], 10**400]]
-)
-def test_monitors_of_other_shapes(values: Any) -> None:
-    like = (jnp.zeros(2), jnp.array(0))
-    with pytest.raises(CheckpointError, match="its monitors have other shapes"):
-        refit(Path("file"), "monitors", values, like)
-
-
-def test_monitors_that_fit() -> None:
-    like = (jnp.zeros(2), jnp.array(0))
-    first, second = refit(Path("file"), "monitors", [[1.0, 2.0], 7], like)
-    assert first.tolist() == [1.0, 2.0] and int(second) == 7 and second.dtype == like[1].dtype
-    with pytest.raises(CheckpointError, match="its state is lost: monitors is not a number"):
-        refit(Path("file"), "monitors", [[1.0, float("nan")], 7], like)

@@ -39,6 +39,16 @@ class Kept:
     remark: str | None = None
     """A sentence if it is not the newest that was written."""
 
+    def load(self, live: Live) -> None:
+        """Give the learner its state."""
+        try:
+            live.load(self.path)
+        except CheckpointError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            what = str(error).removeprefix(f"{self.path}: ").rstrip(".")
+            raise CheckpointError(self.path, what, "It does not fit the run.") from None
+
 
 class Directory:
     """A directory with a run in it; `lock` it before writing."""

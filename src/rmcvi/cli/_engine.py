@@ -8,7 +8,7 @@ same program give the same bytes.
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from rmcvi import Live
@@ -45,7 +45,9 @@ class Engine:
         self.scores = Scores(plan.columns, kept.get("scores"))
         source = kept.get("source")
         self._source = None if source is None else Source.from_json(source)
-        self._counts = Counts(**kept.get("counts", {}))
+        known = {field.name for field in fields(Counts)}
+        counts = kept.get("counts", {})
+        self._counts = Counts(**{name: n for name, n in counts.items() if name in known})
         self.met = self._counts
         """What the source held, rows that were not learned from included."""
         self._rejected = self._accounted = kept.get("rejected", 0)

@@ -153,7 +153,7 @@ def carry_on(
         with stopper:
             live = plan.live()
             if kept is not None:
-                live.load(kept.path)
+                kept.load(live)
             engine = Engine(plan, live, directory, extra, voice, form)
             engine.run(stream, stopper, limit)
             voice.say(engine.warnings())

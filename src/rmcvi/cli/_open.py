@@ -20,7 +20,7 @@ class Opened:
             say(printable(newest.remark))
         self.kept: dict[str, Any] = newest.extra
         self.live: Live = self.plan.live()
-        self.live.load(newest.path)
+        newest.load(self.live)
         self.rows: int = self.kept["rows"]
         if not self.rows:
             raise Refusal(f"{path}: has learned from no row yet")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from rmcvi._core.remarks import PAUSE, WARM_UP, lost, remarks
+from rmcvi.cli._app import Refusal
 
 _SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square", "lost", "lost_at_end")
 
@@ -23,7 +24,11 @@ class Scores:
         self._last = np.full(size, np.nan)
         self._origin = np.full(size, np.nan)
         if plain is not None:
-            self._restore(plain)
+            try:
+                self._restore(plain)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                message = "checkpoint: its scores are not as `learn` writes them"
+                raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
     def add(self, y: np.ndarray, told: Any) -> None:
         """One row and what was told of it."""
@@ -153,8 +158,10 @@ class Scores:
         self._raised = dict(
             raised if isinstance(raised, dict) else dict.fromkeys(raised, self.rows)
         )
-        self._last, self._origin = np.array(plain["last"]), np.array(plain["origin"])
-        self._sums |= {name: np.array(v) for name, v in plain["sums"].items()}
+        shape = len(self.columns)
+        self._last = np.array(plain["last"], float).reshape(shape)
+        self._origin = np.array(plain["origin"], float).reshape(shape)
+        self._sums |= {n: np.array(v, float).reshape(shape) for n, v in plain["sums"].items()}
 
     def _variance(self) -> np.ndarray:
         n = np.maximum(self._sums["seen"], 1.0)

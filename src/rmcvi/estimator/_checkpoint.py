@@ -125,25 +125,6 @@ def _read(target: Path) -> bytes:
         raise CheckpointError(target, what, "Check the path that `save` was given.") from error
 
 
-def refit(path: Path, name: str, values: Any, like: PyTree) -> PyTree:
-    """Nested lists of `extra` as the arrays of a tree; they must have its shapes.
-
-    Raises:
-        CheckpointError: other shapes, no numbers, or NaN where `like` has none.
-    """
-    likes, treedef = jax.tree.flatten(like)
-    try:
-        arrays = [np.asarray(v, leaf.dtype) for v, leaf in zip(values, likes, strict=True)]
-        fits = [a.shape == leaf.shape for a, leaf in zip(arrays, likes, strict=True)]
-    except (TypeError, ValueError, OverflowError):
-        fits, arrays = [False], []
-    if not all(fits):
-        raise CheckpointError(path, f"its {name} have other shapes", OTHERS)
-    for array, leaf in zip(arrays, likes, strict=True):
-        _check_finite(path, name, array, leaf)
-    return jax.tree.unflatten(treedef, [jnp.array(array) for array in arrays])
-
-
 def _table(state: PyTree) -> tuple[list[dict[str, Any]], list[bytes]]:
     """A row for each leaf, and its bytes."""
     rows, chunks, offset = [], [], 0

@@ -22,7 +22,7 @@ from rmcvi.cli._options import (
     one_of,
     row_format,
 )
-from rmcvi.cli._plan import Plan, make_plan
+from rmcvi.cli._plan import POLL, Plan, make_plan
 from rmcvi.cli._progress import Voice
 from rmcvi.cli._signals import Stopper
 from rmcvi.data import Stream, read
@@ -112,6 +112,7 @@ def learn(
         on_bad_row=bad or "error",
         follow=follow and source != "-",
         stop=stopper.asked,
+        poll=POLL,
     )
     plan = make_plan(
         source,

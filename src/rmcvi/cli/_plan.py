@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from rmcvi.data import (
 )
 
 HARMONICS = 2
+POLL = 0.1
+"""Seconds between two looks at a file that is followed: soon enough for people, idle enough."""
 FORMAT = 1
 
 
@@ -94,6 +97,7 @@ class Plan:
             after=after,
             follow=self.options["follow"] and self.source != "-",
             stop=stop,
+            poll=POLL,
         )
 
     def trusted(self, model: str | None) -> "Plan":
@@ -199,9 +203,7 @@ def _output_names(columns: tuple[str, ...]) -> list[str]:
     """Names that do not clash with those of the output."""
     names = [f"{c}_" if c in FIRST else c for c in columns]
     every = [*FIRST, *(n + part for n in names for part in PARTS)]
-    twice = {n for n in every if every.count(n) > 1}
+    twice = [n for n, times in Counter(every).items() if times > 1]
     if twice:
-        raise Refusal(
-            f"columns: got {sorted(twice)[0]!r} twice in the output, expected other names"
-        )
+        raise Refusal(f"columns: got {twice[0]!r} twice in the output, expected other names")
     return names

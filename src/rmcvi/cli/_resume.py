@@ -26,7 +26,7 @@ from rmcvi.cli._output import csv_line
 from rmcvi.cli._plan import Plan
 from rmcvi.cli._progress import Voice
 from rmcvi.cli._signals import Stopper
-from rmcvi.data import Source
+from rmcvi.data import Changed, Source
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -90,6 +90,9 @@ def resume(
             bound = None
         report = not no_report
         return carry_on(plan, room, kept, stream, voice, stopper, form, bound, report, open_report)
+    except Changed as error:
+        hint = ", or new rows with --continue" if plan.source == "-" else ""
+        raise Refusal(f"{error}{hint}") from None
     finally:
         room.unlock()
 

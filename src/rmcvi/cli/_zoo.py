@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ from rmcvi.models import AbstractModel
 from rmcvi.optim import two_time_scales
 from rmcvi.recursion import RMCVI
 
+COPIES = 8
+"""Memory of a run in sizes of its state: what 300 columns were measured to take."""
+
 
 def parse(model: str) -> dict[str, Any]:
     """What `--model` says as plain values: a configuration, or a function to call."""
@@ -38,15 +42,32 @@ def build(
 ) -> tuple[AbstractLearner, dict[str, Any]]:
     """The learner of a plain configuration, and its settings for people."""
     if ":" in plain["model"]:
-        return call(plain, columns, inputs), {"function": plain["model"]}
+        return _fitting(call(plain, columns, inputs)), {"function": plain["model"]}
     config = validated(plain, "model")
     try:
         if config.model == "seasonal":
-            return _seasonal(config, columns, inputs, level, season)
+            learner, settings = _seasonal(config, columns, inputs, level, season)
+            return _fitting(learner), settings
         model = make_model(config, columns, inputs)
-        return _estimator(config, model, level), config.model_dump(exclude={"model"})
+        return _fitting(_estimator(config, model, level)), config.model_dump(exclude={"model"})
+    except Refusal:
+        raise
     except ValueError as error:
         raise Refusal(f"model {config.model!r}: {error}") from None
+
+
+def _fitting(learner: AbstractLearner) -> AbstractLearner:
+    """The learner, if this machine has the memory for its state and for computing with it."""
+    shapes = jax.tree.leaves(jax.eval_shape(learner.init, jax.random.key(0)))
+    need = COPIES * sum(leaf.size * leaf.dtype.itemsize for leaf in shapes)
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if need > have / 2:
+        raise Refusal(
+            f"columns: got {learner.dim_obs}, for which {type(learner).__name__} would need about"
+            f" {need / 1e9:.3g} GB of memory and this machine has {have / 1e9:.3g}; choose fewer"
+            " with --columns"
+        )
+    return learner
 
 
 def call(plain: dict[str, Any], columns: int, inputs: int) -> AbstractLearner:

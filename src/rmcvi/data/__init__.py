@@ -22,3 +22,4 @@ from rmcvi.data._read import sniff as sniff
 from rmcvi.data._scaling import Scaling as Scaling
 from rmcvi.data._schema import Schema as Schema
 from rmcvi.data._standardise import Standardiser as Standardiser
+from rmcvi.data._trace import Changed as Changed

@@ -26,7 +26,7 @@ def lost(column: Mapping[str, Any]) -> bool:
     return share or column["lost_at_end"] >= LOST_LAST
 
 
-def remarks(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def remarks(columns: Mapping[str, Mapping[str, Any]], recoveries: int = 0) -> list[str]:
     """Sentences about the columns of a summary; none if all is well."""
     told = []
     for name, column in columns.items():
@@ -38,4 +38,7 @@ def remarks(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if rival is not None and column["scored"] >= ENOUGH and error > MARGIN * rival:
             numbers = f"RMSE {error:.4g} against {rival:.4g}"
             told.append(f"{name}: the last value would have predicted better ({numbers}).")
+    if recoveries:
+        times = "once" if recoveries == 1 else f"{recoveries} times"
+        told.append(f"The learner lost its state and went back to a sound one {times}.")
     return told

@@ -161,6 +161,7 @@ def carry_on(
             voice.summary(engine.summary())
             if directory is not None and report and engine.rows:
                 _report.make(directory.path, voice, open_report)
+            status = LOST if engine.scores.lost else 0
     finally:
         if engine is not None:
             engine.close()
@@ -168,7 +169,7 @@ def carry_on(
             directory.unlock()
     if stopper.asked() and directory is not None:
         voice.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
-    return stopper.status or (LOST if engine.scores.lost else 0)
+    return stopper.status or status
 
 
 def _destination(source: str, out: str | None, form: str | None) -> tuple[str | None, Path | None]:

@@ -20,6 +20,8 @@ class Scores:
         self.alarms: dict[str, int] = {}
         """Episodes of each sentence; within one it is silent for at most `PAUSE` rows."""
         self._raised: dict[str, int] = {}
+        self.recoveries = 0
+        """Rows on which the learner went back to a sound state."""
         self._sums = {name: np.zeros(size) for name in _SUMS}
         self._last = np.full(size, np.nan)
         self._origin = np.full(size, np.nan)
@@ -38,6 +40,7 @@ class Scores:
             self.score += told.log_score
             self.values += int(seen.sum())
         self._raise(told.alarms)
+        self.recoveries = told.recoveries
         sums = self._sums
         told_of = np.isfinite(told.mean) & np.isfinite(told.low) & np.isfinite(told.high)
         missed = seen & ~told_of & (sums["seen"] >= WARM_UP)
@@ -131,7 +134,8 @@ class Scores:
             "columns": columns,
             "overall": self.overall(),
             "lost_predictions": sum(told["lost_predictions"] for told in columns.values()),
-            "remarks": remarks(columns),
+            "recoveries": self.recoveries,
+            "remarks": remarks(columns, self.recoveries),
             "alarms": self.alarms,
             "source": counts,
             "seconds": seconds,
@@ -146,6 +150,7 @@ class Scores:
             "values": self.values,
             "alarms": self.alarms,
             "raised": self._raised,
+            "recoveries": self.recoveries,
             "last": self._last.tolist(),
             "origin": self._origin.tolist(),
             "sums": {name: v.tolist() for name, v in self._sums.items()},
@@ -154,10 +159,11 @@ class Scores:
     def _restore(self, plain: dict[str, Any]) -> None:
         self.rows, self.score = plain["rows"], plain["score"]
         self.values, self.alarms = plain["values"], dict(plain["alarms"])
-        raised = plain["raised"]  # 0.1 kept the alarms of the last row only
-        self._raised = dict(
-            raised if isinstance(raised, dict) else dict.fromkeys(raised, self.rows)
-        )
+        # 0.1 kept a list, the alarms of the last row
+        raised: Any = plain["raised"]
+        ages = raised if isinstance(raised, dict) else {sentence: self.rows for sentence in raised}
+        self._raised = {str(sentence): int(row) for sentence, row in ages.items()}
+        self.recoveries = int(plain.get("recoveries", 0))
         shape = len(self.columns)
         self._last = np.array(plain["last"], float).reshape(shape)
         self._origin = np.array(plain["origin"], float).reshape(shape)

@@ -5,6 +5,8 @@ from types import FrameType
 from typing import Any
 
 ASKED = (signal.SIGINT, signal.SIGTERM)
+AGAIN = 0.1
+"""Seconds after which we look whether a wait began just as we were asked, and end it."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -25,11 +27,14 @@ class Stopper:
     def __enter__(self) -> "Stopper":
         try:
             self._before = {number: signal.signal(number, self._ask) for number in ASKED}
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._look)
         except ValueError:
             self._before = {}  # not the main thread: signals are not ours
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -46,5 +51,11 @@ class Stopper:
         del frame
         self._times += 1
         self.signal = number
+        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
         if self._times == 2 or (self._times == 1 and self.waiting):
+            raise Interrupted
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self.waiting:
             raise Interrupted

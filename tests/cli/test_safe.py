@@ -1,5 +1,6 @@
 """Safe to open, safe to resume: no code of strangers, no file that is not ours, no lost rows."""
 
+import io
 import json
 import os
 import shutil
@@ -160,6 +161,25 @@ def test_one_short_file_leaves_the_others_uncut(bad: Path, capsys: Any) -> None:
         file.write(b'{"row": 121')
     said = refused(capsys, "resume", "run", *MODEL, "--quiet")
     assert "rejected.jsonl: got 0 bytes" in said
+
+
+def test_a_pipe_that_is_another_one_is_refused(folder: Path, monkeypatch: Any, capsys: Any) -> None:
+    """Shorter than what was read, or new rows without --continue: no row is thrown away."""
+    lines = (folder / "stream.csv").read_bytes().splitlines(keepends=True)
+
+    def feed(rows: list[bytes], *words: Any) -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(rows))))
+        return call(capsys, *words, *MODEL, "--no-report", "--quiet")
+
+    assert feed(lines[:61], "learn", "-", "--out", "pipe").status == 0
+    before = contents(folder / "pipe")["estimates.jsonl"]
+    for rows in (lines[:31], [lines[0], *lines[61:]], [lines[0], *lines[40:]]):
+        done = feed(rows, "resume", "pipe")
+        assert done.status == 2 and done.err.count("\n") == 1
+        assert "or new rows with --continue" in done.err
+        assert contents(folder / "pipe")["estimates.jsonl"] == before
+    assert feed(lines, "resume", "pipe").status == 0
+    assert outputs(folder / "pipe") == outputs(folder / "run")
 
 
 def test_runs_of_the_first_release_go_on(folder: Path, capsys: Any) -> None:

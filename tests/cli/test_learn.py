@@ -160,7 +160,7 @@ def test_names_that_the_output_needs(capsys: Any) -> None:
 
 def test_help_has_examples(capsys: Any) -> None:
     first, second = ("learn", "resume", "forecast", "smooth"), ("report", "simulate", "inspect")
-    commands = (*first, *second, "doctor", "demo")
+    commands = (*first, *second, "verify", "doctor", "demo")
     for command in commands:
         done = call(capsys, command, "--help")
         assert done.status == 0 and f"rmcvi {command}" in done.out and "Examples" in done.out

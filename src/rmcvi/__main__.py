@@ -1,6 +1,10 @@
-"""`python -m rmcvi` is `rmcvi`."""
+"""`python -m rmcvi` is `rmcvi`: it looks for modules where that would, not beside the data."""
 
+import os
 import sys
+
+if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
+    del sys.path[0]
 
 from rmcvi.cli import main
 

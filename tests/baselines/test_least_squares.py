@@ -54,7 +54,7 @@ def test_equals_a_ridge_regression_at_every_step() -> None:
     )
     np.testing.assert_allclose(prediction.mean, exact["mean"], atol=1e-9)
     np.testing.assert_allclose(prediction.log_score, exact["scores"], rtol=1e-8)
-    assert state.root.shape == (2, 6, 6)
+    assert state.regression.root.shape == (2, 6, 6)
 
 
 def test_forgetting_is_exact_once_the_start_is_forgotten() -> None:
@@ -68,9 +68,11 @@ def test_forgetting_is_exact_once_the_start_is_forgotten() -> None:
     known = ~np.isnan(ys[:, 0])
     rows = np.concatenate([np.ones((400, 1)), u], 1)[known]
     w, inverse = ridge_regression(rows, ys[known, 0], 0.9, 1.0)
-    np.testing.assert_allclose(state.weights[0], w, rtol=1e-9)
+    np.testing.assert_allclose(state.regression.weights[0], w, rtol=1e-9)
     # What is known before the next row, to which this one will be a row of the past.
-    np.testing.assert_allclose(state.root[0] @ state.root[0].T, inverse / 0.9, rtol=1e-8)
+    np.testing.assert_allclose(
+        state.regression.root[0] @ state.regression.root[0].T, inverse / 0.9, rtol=1e-8
+    )
 
 
 def single_precision(length: int, forget: float) -> tuple[Any, np.ndarray, Any]:
@@ -94,10 +96,10 @@ def single_precision(length: int, forget: float) -> tuple[Any, np.ndarray, Any]:
 def test_a_million_steps_in_single_precision() -> None:
     """Weights to four digits, covariance to five per cent."""
     state, errors, (w, inverse) = single_precision(1_000_000, 1.0)
-    assert state.weights.dtype == np.float32
+    assert state.regression.weights.dtype == np.float32
     assert np.sqrt(np.mean(errors[-10_000:] ** 2)) < 0.52
-    np.testing.assert_allclose(state.weights[0], w, atol=2e-4)
-    got = np.asarray(state.root[0] @ state.root[0].T)
+    np.testing.assert_allclose(state.regression.weights[0], w, atol=2e-4)
+    got = np.asarray(state.regression.root[0] @ state.regression.root[0].T)
     np.testing.assert_allclose(np.diag(got), np.diag(inverse), rtol=0.05)
 
 
@@ -106,7 +108,7 @@ def test_an_input_that_never_moves_does_not_wind_up() -> None:
     state, errors, _ = single_precision(200_000, 0.999)
     assert np.all(np.isfinite(errors))
     assert np.sqrt(np.mean(errors[-10_000:] ** 2)) < 0.52
-    assert np.all(np.linalg.norm(state.root[0], axis=1) <= 1.0001)
+    assert np.all(np.linalg.norm(state.regression.root[0], axis=1) <= 1.0001)
 
 
 def test_refusals() -> None:

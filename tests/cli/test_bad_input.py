@@ -101,7 +101,7 @@ def test_bad_rows_in_mid_stream(kind: str, capsys: Any) -> None:
     assert message.split(".*")[0] in sentence and message.split(".*")[-1] in sentence
     rows = Path("run/estimates.jsonl").read_text().count("\n")
     assert rows == len(GOOD) - 1
-    done = call(capsys, "resume", "run", "--on-bad-row", "skip", "--no-report")
+    done = call(capsys, "resume", "run", *MODEL, "--on-bad-row", "skip", "--no-report")
     assert done.status == 0 and "1 of 26 rows were left out" in done.err
     direct = ("--on-bad-row", "skip", "--no-report", *MODEL)
     assert call(capsys, "learn", "bad.csv", "--out", "direct", *direct).status == 0
@@ -119,7 +119,7 @@ def test_a_column_that_vanishes_or_appears(capsys: Any) -> None:
     sentence = wrong(capsys, "learn", "parts", "--out", "run", *MODEL)
     assert "parts/2.csv" in sentence and "'nox'" in sentence
     Path("parts/2.csv").write_text("time,co,nox,new\n2024-01-02 00:00,1,2,3\n")
-    assert "'new'" in wrong(capsys, "resume", "run")
+    assert "'new'" in wrong(capsys, "resume", "run", *MODEL)
 
 
 def test_a_run_is_not_overwritten(capsys: Any) -> None:
@@ -135,14 +135,15 @@ def test_damaged_runs(capsys: Any) -> None:
     words = ("learn", "good.csv", "--out", "run", *MODEL, "--no-report", "--quiet")
     assert call(capsys, *words).status == 0
     Path("good.csv").rename("gone.csv")
-    assert "good.csv: no such file" in wrong(capsys, "resume", "run")
+    assert "good.csv: no such file" in wrong(capsys, "resume", "run", *MODEL)
     Path("gone.csv").rename("good.csv")
     estimates = Path("run/estimates.jsonl")
     estimates.write_bytes(estimates.read_bytes()[:100])
-    assert "got 100 bytes, expected the" in wrong(capsys, "resume", "run")
-    checkpoint = Path("run/checkpoint.rmcvi")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
-    assert "truncated" in wrong(capsys, "inspect", "run")
+    assert "got 100 bytes, expected the" in wrong(capsys, "resume", "run", *MODEL)
+    for name in ("checkpoint.rmcvi", "checkpoint-previous.rmcvi"):
+        path = Path("run") / name
+        path.write_bytes(path.read_bytes()[:-1])
+    assert "truncated" in wrong(capsys, "inspect", "run", *MODEL)
 
 
 def test_the_unexpected_is_one_sentence_too(capsys: Any, monkeypatch: Any) -> None:

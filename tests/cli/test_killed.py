@@ -45,7 +45,7 @@ def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
     monkeypatch.chdir(folder)
 
     def go(name: str, *words: Any) -> tuple[bytes, bytes]:
-        done: Done = call(capsys, "resume", name, "--no-report", *words)
+        done: Done = call(capsys, "resume", name, "--no-report", *MODEL, *words)
         assert done.status == 0, done.err
         return outputs(folder / name)
 
@@ -74,19 +74,18 @@ def test_killed_several_times(folder: Path, whole: tuple[bytes, bytes], resumed:
             grown(process, folder / "killed" / "estimates.jsonl", int(moment))
             process.kill()
         struck.append(process.returncode)
-        words = ("resume", "killed", "--no-report")
+        words = ("resume", "killed", "--no-report", *MODEL)
     assert struck == [-signal.SIGKILL] * 3
     assert len(outputs(folder / "killed")[0]) < total
     assert resumed("killed") == whole
 
 
-def test_killed_before_the_first_checkpoint(
+def test_killed_before_the_first_rows_were_saved(
     folder: Path, whole: tuple[bytes, bytes], resumed: Any
 ) -> None:
-    """The directory is there, the checkpoint is not: the run starts again."""
+    """The directory is there, the checkpoint is not, or is that of no row: the run starts again."""
     (folder / "early").mkdir()
     shutil.copy(folder / "whole" / "run.json", folder / "early")
-    (folder / "early" / "estimates.jsonl").write_bytes(whole[0][:12345])
     assert resumed("early") == whole
 
 
@@ -159,7 +158,7 @@ def test_one_process_at_a_time(folder: Path, whole: tuple[bytes, bytes], capsys:
     """A run that somebody else writes is left alone."""
     room, _ = Directory.open(folder / "whole")
     room.lock()
-    done = call(capsys, "resume", folder / "whole")
+    done = call(capsys, "resume", folder / "whole", *MODEL)
     room.unlock()
     assert done.status == 2 and "another process is learning here" in done.err
     assert outputs(folder / "whole") == whole

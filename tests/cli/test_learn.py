@@ -139,7 +139,7 @@ def test_limit_then_resume_is_the_whole(capsys: Any) -> None:
     assert call(capsys, *words, "--out", "all").status == 0
     assert call(capsys, *words, "--out", "some", "--limit", 50).status == 0
     assert Path("some/estimates.jsonl").read_text().count("\n") == 50
-    rest = call(capsys, "resume", "some", "--no-report", "--format", "csv")
+    rest = call(capsys, "resume", "some", *MODEL, "--no-report", "--format", "csv")
     assert rest.status == 0 and "Going on after row 50." in rest.err
     assert rest.out.count("\n") == 1 + ROWS - 50
     assert Path("some/estimates.jsonl").read_bytes() == Path("all/estimates.jsonl").read_bytes()
@@ -160,7 +160,7 @@ def test_names_that_the_output_needs(capsys: Any) -> None:
 
 def test_help_has_examples(capsys: Any) -> None:
     first, second = ("learn", "resume", "forecast", "smooth"), ("report", "simulate", "inspect")
-    commands = (*first, *second, "doctor", "demo")
+    commands = (*first, *second, "verify", "doctor", "demo")
     for command in commands:
         done = call(capsys, command, "--help")
         assert done.status == 0 and f"rmcvi {command}" in done.out and "Examples" in done.out
@@ -186,8 +186,8 @@ def test_new_rows_may_bring_their_header(capsys: Any, monkeypatch: Any) -> None:
     for piece in pieces:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(piece))))
         assert call(capsys, *words, "--no-report", "--quiet").status == 0
-        words = ("resume", "fed", "--continue")
+        words = ("resume", "fed", "--continue", *MODEL)
     call(capsys, "learn", "stream.csv", "--out", "read", *MODEL, "--no-report", "--quiet")
     assert Path("fed/estimates.jsonl").read_bytes() == Path("read/estimates.jsonl").read_bytes()
-    refused = call(capsys, "resume", "read", "--continue")
+    refused = call(capsys, "resume", "read", "--continue", *MODEL)
     assert refused.status == 2 and "reads stream.csv, expected standard input" in refused.err

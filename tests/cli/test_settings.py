@@ -30,6 +30,10 @@ WRONG = {
     'model = "seasonal"\nsettings.warm = 2': "warm: got 2, expected greater than or equal to 8",
     'model = "seasonal"\n[learning]\nsteps = 2': r"got \[learning\], which 'seasonal' does",
     'model = "chaotic-rnn"\n[family]\nname = "kalman"': "family.name: got 'kalman', expected",
+    'model = "seasonal"\nsettings.keep = 0.01': "keep: got 0.01, expected greater than or equal",
+    'model = "seasonal"\nsettings.window = 100000000': "window: got 100000000, expected less",
+    'model = "linear-gaussian"\nsettings.noise = inf': "noise: got inf, expected a finite number",
+    'model = "chaotic-rnn"\nlearning.particles = 1000000000': "particles: got 10*, expected less",
     'model = "chaotic-rnn"\nlearning.partcles = 3': "got 'learning.partcles'.*mean 'particles'",
 }
 
@@ -54,6 +58,12 @@ def test_every_name_builds_a_learner(name: str) -> None:
     kind = SeasonalLearner if name == "seasonal" else OnlineEstimator
     assert isinstance(learner, kind) and learner.level == 0.8
     assert settings
+
+
+def test_more_columns_than_memory() -> None:
+    """Said before the memory is taken."""
+    with pytest.raises(Refusal, match=r"^columns: got 5000, .* GB .* --columns$"):
+        _zoo.build(named("seasonal").model_dump(), 5000, 0, 0.9, HOURLY)
 
 
 def test_families_by_name(tmp_path: Path) -> None:

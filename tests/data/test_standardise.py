@@ -40,7 +40,7 @@ def test_the_inverse_is_exact(ys: np.ndarray, z: np.ndarray) -> None:
 @given(TABLES, st.integers(0, 24), st.sampled_from([None, 5]))
 def test_nothing_looks_ahead(ys: np.ndarray, t: int, memory: int | None) -> None:
     """A row is standardised by the rows before it: z_t is affine in y_t with their statistics."""
-    standardiser = Standardiser(warmup=3, memory=memory)
+    standardiser = Standardiser(warmup=3, memory=memory, gate=None)
     zs, _ = standardiser.transform_stream(ys)
     before, scaling = standardiser.transform_stream(ys[:t])
     np.testing.assert_array_equal(zs[:t], before)
@@ -57,7 +57,7 @@ def test_cut_anywhere_and_stored_the_numbers_are_the_same(ys: np.ndarray, cut: i
     scaling = Scaling.from_json(json.loads(json.dumps(scaling.to_json())))
     tail, end = standardiser.transform_stream(ys[cut:], scaling)
     np.testing.assert_array_equal(np.concatenate([head, tail]), whole)
-    for name in ("mean", "scale", "count", "floor"):
+    for name in ("mean", "scale", "count", "floor", "trusted", "level", "run", "longest"):
         np.testing.assert_array_equal(getattr(end, name), getattr(last, name))
 
 
@@ -94,7 +94,7 @@ def test_outliers_teach_little() -> None:
 
 @pytest.mark.parametrize(("value", "scale"), [(0.0, 1.0), (250.0, 25.0), (-1e-9, 1e-10)])
 def test_constants_have_a_scale(value: float, scale: float) -> None:
-    zs, scaling = Standardiser().transform_stream(np.full((200, 1), value))
+    zs, scaling = Standardiser(gate=None).transform_stream(np.full((200, 1), value))
     np.testing.assert_array_equal(zs[10:], 0.0)
     assert np.isnan(zs[:10]).all()
     assert scaling.inverse([0.0]).tolist() == [value]
@@ -103,7 +103,7 @@ def test_constants_have_a_scale(value: float, scale: float) -> None:
 
 def test_a_stuck_sensor_does_not_shrink_its_scale_to_nothing() -> None:
     ys = np.r_[np.random.default_rng(0).normal(size=100), np.full(1000, 0.3)][:, None]
-    _, scaling = Standardiser(memory=50).transform_stream(ys)
+    _, scaling = Standardiser(memory=50, gate=None).transform_stream(ys)
     assert scaling.scale[0] == scaling.floor[0]
     assert abs(scaling.transform([1.3])[0]) < 300.0
 
@@ -114,8 +114,55 @@ def test_forgetting_follows_a_change_of_level() -> None:
     forgetful = Standardiser(memory=50).transform_stream(ys)[1]
     assert abs(forgetful.mean[0] - 20.0) < 5.0 * 5.0 / math.sqrt(100.0)
     assert abs(forgetful.scale[0] / 5.0 - 1.0) < 5.0 / math.sqrt(200.0)
-    faithful = Standardiser().transform_stream(ys)[1]
+    faithful = Standardiser(memory=None).transform_stream(ys)[1]
     assert faithful.mean[0] < 12.0
+
+
+def _faulty(kind: str) -> tuple[np.ndarray, slice]:
+    """White noise with a fault, and the rows after it."""
+    ys = np.random.default_rng(4).normal(5.0, 2.0, (6000, 1))
+    bad = slice(1000, 5000) if kind in ("stuck", "level", "wide") else slice(1000, 1060)
+    if kind == "stuck":
+        ys[bad] = ys[999]
+    elif kind in ("outliers", "constant"):
+        ys[bad] = 1e6 if kind == "constant" else ys[bad] * 1e5
+    else:
+        ys[bad] = ys[bad] * (50.0 if kind == "wide" else 1.0) + 2e3
+    return ys, bad
+
+
+@pytest.mark.parametrize("kind", ["stuck", "outliers", "constant", "level", "wide"])
+def test_a_fault_is_doubted_or_followed_and_then_over(kind: str) -> None:
+    """Standard values stay standard, in the fault where it is a level, and soon after it."""
+    ys, bad = _faulty(kind)
+    zs, scaling = Standardiser().transform_stream(ys)
+    assert np.nanmax(np.abs(zs)) < 11.0
+    assert 1.0 < scaling.scale[0] < 4.0 and abs(scaling.mean[0] - 5.0) < 2.0
+    after = zs[bad.stop + 20 :, 0]
+    assert np.isnan(after).mean() < 0.01 and np.nanstd(after[:900]) < 2.0
+    inside = zs[bad.start + 10 : bad.stop, 0]
+    if kind == "stuck":
+        assert np.isnan(inside[20:]).all()
+    if kind == "level":
+        assert np.isfinite(inside).all() and abs(inside.mean()) < 0.5
+
+
+def test_columns_are_islands() -> None:
+    """What one column does is nothing to the others, to the bit."""
+    ys = np.random.default_rng(5).normal(size=(400, 2))
+    alone = Standardiser().transform_stream(ys)[0]
+    ys[200:, 0] += 1e6
+    np.testing.assert_array_equal(Standardiser().transform_stream(ys)[0][:, 1], alone[:, 1])
+
+
+def test_rounded_values_and_walks_are_not_doubted() -> None:
+    """Runs of repeats are learned; a walk moves in small steps however far it goes."""
+    rng = np.random.default_rng(6)
+    walk = rng.normal(size=(3000, 1)).cumsum(0)
+    rounded = np.round(rng.normal(0.0, 0.3, (3000, 1)))
+    for ys in (walk, rounded):
+        zs, _ = Standardiser().transform_stream(ys)
+        assert np.isnan(zs[10:]).mean() < 0.02
 
 
 def test_frozen_statistics_stay() -> None:

@@ -1,5 +1,11 @@
 """The shell that hides JAX: units, names, and the same numbers as the learner inside."""
 
+import copy
+import pickle
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +16,7 @@ import pytest
 
 import rmcvi
 from rmcvi.data import Standardiser
+from rmcvi.estimator._values import step_length, vector
 from tests.estimator._resumed import small_learner
 
 COLUMNS = ["co", "nox"]
@@ -112,7 +119,7 @@ def test_a_stuck_sensor_is_named_whatever_the_units() -> None:
     failed = np.array([t.failure for t in told]) > 0.5
     assert not failed[:81].any() and not failed[:, 0].any()
     assert failed[95:, 1].all()
-    assert told[-1].alarms == ("b: behaves as no healthy sensor would under this model.",)
+    assert told[-1].alarms == ("b: stuck at 1e+09 since row 81.",)
 
 
 def test_monitors_survive_a_checkpoint(tmp_path: Path) -> None:
@@ -139,3 +146,103 @@ def test_wrong_settings_are_named() -> None:
         rmcvi.Live("co")
     with pytest.raises(ValueError, match="different names"):
         rmcvi.Live(["a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (b"ab", "y: got bytes, expected a dict, a list or an array of numbers"),
+        ({1.0, 2.0}, "y: got set, expected a dict"),
+        (1.0, "y: got float, expected a dict"),
+        ([1.0, 2.0j], "y: got 2j, expected a real number"),
+        (np.array([1.0, 2.0j]), "y: got values of type complex128, expected real numbers"),
+        (["1", "2"], "y: got '1', expected a real number"),
+    ],
+)
+def test_wrong_rows_are_one_sentence(row: Any, message: str) -> None:
+    """None is taken for what it is not."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        vector("y", row, ["a", "b"], np.nan)
+
+
+@pytest.mark.parametrize("dt", [0.0, -1.0, np.nan, np.inf, "1", True])
+def test_a_step_has_a_length(dt: Any) -> None:
+    """Zero, less, or no number at all is refused."""
+    with pytest.raises(ValueError, match=r"dt: got .*, expected a positive number"):
+        step_length(dt)
+    if isinstance(dt, float):
+        shell = rmcvi.Live(1, learner=rmcvi.baselines.Persistence(1))
+        with pytest.raises(ValueError, match="expected a positive number"):
+            shell.learn_one([1.0], dt=dt)
+
+
+def test_a_mask_is_a_gap() -> None:
+    """Masked values are not observed, and None is not either."""
+    masked: Any = np.ma.masked_array([3, 7], [False, True])
+    for row in (masked, [3, None], np.array([3.0, None], object)):
+        np.testing.assert_array_equal(vector("y", row, ["a", "b"], np.nan), [3.0, np.nan])
+
+
+def test_units_in_a_file_are_compared(tmp_path: Path) -> None:
+    """Raw columns are not standardised ones; the error is at hand at the top."""
+    learner = rmcvi.baselines.Persistence(2)
+    rmcvi.Live(2, learner=learner).save(tmp_path / "live.ckpt")
+    with pytest.raises(ValueError, match=r"standardiser: file has .*, this has None"):
+        rmcvi.Live(2, learner=learner, standardiser=False).load(tmp_path / "live.ckpt")
+    with pytest.raises(rmcvi.CheckpointError):
+        rmcvi.Live(2, learner=learner).load(tmp_path / "nothing.ckpt")
+
+
+def test_threads_wait_for_one_another(tmp_path: Path) -> None:
+    """Rows, copies, files and questions at once: none fails, none is lost."""
+    shell = rmcvi.Live(1, learner=rmcvi.baselines.Persistence(1))
+
+    def work(i: int) -> int:
+        told = shell.learn_one([float(i)])
+        assert np.isfinite(told.failure).all() and shell.state is not None
+        if i % 50 == 0:
+            shell.save(tmp_path / f"{i}.ckpt")
+            copy.deepcopy(shell)
+        return shell.recoveries
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(work, range(400))) == {0}
+    assert shell._episodes.row == 400
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    """`deepcopy` and `copy` do; pickle says what to do instead."""
+    shell = rmcvi.Live(1, learner=rmcvi.baselines.Persistence(1), standardiser=False)
+    for value in (1.0, 2.0, 3.0):
+        shell.learn_one([value])
+    for other in (copy.deepcopy(shell), copy.copy(shell)):
+        other.learn_one([50.0])
+        assert other.learn_one([50.0]).mean[0] == 50.0
+    assert shell.learn_one([3.0]).mean[0] == 3.0
+    with pytest.raises(TypeError, match=r"cannot be pickled; write it with save\(path\)"):
+        pickle.dumps(shell)
+
+
+FORK = """
+import os, warnings
+warnings.simplefilter("ignore")
+import rmcvi
+live = rmcvi.Live(1, learner=rmcvi.baselines.Persistence(1))
+live.learn_one([1.0])
+child = os.fork()
+if child == 0:
+    try:
+        live.learn_one([2.0])
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_after_a_fork_there_is_a_sentence() -> None:
+    """Instead of a program that never ends."""
+    run = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert run.stdout.startswith("Live: got a call in a forked process")

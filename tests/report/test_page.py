@@ -56,6 +56,20 @@ def test_hostile_words_everywhere_else(tmp_path: Path) -> None:
     assert page.count("<script") == page.count("</script>") == 3 and page.count("</title>") == 1
 
 
+def test_many_alarms_are_folded(tmp_path: Path) -> None:
+    """A dozen are shown, the rest can be opened: a phone would scroll for minutes."""
+    make(tmp_path, rows=400)
+    lines = [json.loads(line) for line in (tmp_path / "estimates.jsonl").read_text().splitlines()]
+    for i, line in enumerate(lines):
+        line["alarms"] = [f"Alarm {i // 10}."]
+    (tmp_path / "estimates.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    page = report.write(tmp_path).read_text(encoding="utf-8")
+    shown, folded = page.split("<details><summary>28 more</summary>")
+    assert shown.count("data-episode=") == 12 and folded.count("data-episode=") == 28
+    places = re.findall(r'data-episode="(\d+)"', page)
+    assert places == [str(i) for i in range(40)]
+
+
 def test_the_page_points_nowhere_outside(tmp_path: Path) -> None:
     page = report.write(make(tmp_path, rows=120)).read_text(encoding="utf-8")
     assert not OUTSIDE.search(page)

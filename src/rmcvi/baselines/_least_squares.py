@@ -1,14 +1,12 @@
 """Recursive least squares on lagged values, inputs and an intercept.
 
-    y_t = W x_t + noise,    x_t = (1, u_t, y_{t-l} for l in lags),    f = S' x_t,  a = 1 + f' f,
-    W <- W + e f' S' / a,    S <- (S - S f f' / (a + sqrt(a))) / sqrt(forget),    e = y_t - W x_t.
+    y_t = W x_t + noise,    x_t = (1, u_t, y_{t-l} for l in lags).
 
-S S' is the covariance of a row of W in units of the noise. Its square root is updated (Potter), so
-that it stays positive in float32 over millions of steps. Each coordinate has its own S: a row in
-which it is missing teaches it nothing, and it alone nothing.
+Each row of W is a `Regression` of its own, in units of the noise: a row in which its coordinate is
+missing teaches it nothing, and it alone nothing.
 
-With forgetting, S grows where nothing is learned. It is held back: no coefficient is ever less
-certain than before the first row. Without forgetting that never binds, and the recursion is exact.
+With forgetting, no coefficient is ever less certain than before the first row. Without, that never
+binds, and the recursion is exact.
 """
 
 import math
@@ -22,6 +20,7 @@ from jaxtyping import Array, Float, Key
 from rmcvi._contract import AbstractLearner
 from rmcvi._core.checks import check_int, check_real
 from rmcvi._core.inputs import Inputs
+from rmcvi._core.regression import Regression
 from rmcvi.baselines._residual import RivalInfo, RunningVariance
 from rmcvi.baselines._tails import Tails
 
@@ -29,8 +28,7 @@ from rmcvi.baselines._tails import Tails
 class LeastSquaresState(eqx.Module):
     """Coefficients, their square-root covariances, the noise, and the values that lags need."""
 
-    weights: Float[Array, "dy p"]
-    root: Float[Array, "dy p p"]
+    regression: Regression
     noise: RunningVariance
     tails: Tails
     history: Float[Array, "lags dy"]
@@ -94,14 +92,18 @@ class RecursiveLeastSquares(AbstractLearner):
     def init(self, key: Key[Array, ""]) -> LeastSquaresState:
         """The state before the first observation; nothing is drawn."""
         del key
-        p, eye = self.num_coefficients, jnp.eye(self.num_coefficients)
+        shape = self.dim_obs, self.num_coefficients
         return LeastSquaresState(
-            weights=jnp.zeros((self.dim_obs, p)),
-            root=jnp.tile(eye / math.sqrt(self.ridge), (self.dim_obs, 1, 1)),
+            regression=jax.vmap(Regression.prior)(jnp.zeros(shape), jnp.full(shape, self._most)),
             noise=RunningVariance.prior(self.dim_obs, self.scale),
             tails=Tails.unknown(self.dim_obs),
             history=jnp.zeros((max(self.lags, default=0), self.dim_obs)),
         )
+
+    @property
+    def _most(self) -> float:
+        """Standard deviation of a coefficient before the first row, in units of the noise."""
+        return 1.0 / math.sqrt(self.ridge)
 
     def regressors(self, state: LeastSquaresState, inputs: Inputs) -> Float[Array, "p"]:
         """x_t = (1, u_t, lagged values)."""
@@ -114,16 +116,23 @@ class RecursiveLeastSquares(AbstractLearner):
         """Predict, score, learn."""
         y = jnp.where(jnp.isfinite(y), y, jnp.nan)
         seen, x = ~jnp.isnan(y), self.regressors(state, inputs)
-        mean = state.weights @ x
-        white = jnp.einsum("dij,i->dj", state.root, x)
-        spread = 1.0 + jnp.sum(white**2, 1)
+        law = state.regression
+        mean = law.weights @ x
+        white, lever = jax.vmap(lambda row: row.leverage(x))(law)
+        spread = 1.0 + lever
         scale = jnp.sqrt(state.noise.value * spread)
         tails, prediction = state.tails.predict(mean, scale, y, self.level)
         error = jnp.where(seen, y - mean, 0.0)
-        weights, root = jax.vmap(self._learn)(state.weights, state.root, white, spread, error)
+        most, noise = jnp.full(x.size, self._most), jnp.asarray(1.0 / self.forget)
+        # The noise is the unit; Potter's update of a value that weighs its own forgetting.
+        learned = jax.vmap(lambda row, f, e: row.learn(f, e, noise, self.forget, most))(
+            law, white, error
+        )
         new = LeastSquaresState(
-            weights=jnp.where(seen[:, None], weights, state.weights),
-            root=jnp.where(seen[:, None, None], root, state.root),
+            regression=Regression(
+                jnp.where(seen[:, None], learned.weights, law.weights),
+                jnp.where(seen[:, None, None], learned.root, law.root),
+            ),
             noise=state.noise.add(error**2 / spread, seen, self.memory),
             tails=tails,
             history=jnp.concatenate([jnp.where(seen, y, mean)[None], state.history])[
@@ -131,21 +140,3 @@ class RecursiveLeastSquares(AbstractLearner):
             ],
         )
         return new, RivalInfo(prediction)
-
-    def _learn(
-        self,
-        weights: Float[Array, "p"],
-        root: Float[Array, "p p"],
-        white: Float[Array, "p"],
-        spread: Float[Array, ""],
-        error: Float[Array, ""],
-    ) -> tuple[Float[Array, "p"], Float[Array, "p p"]]:
-        """One coordinate's row of W and its S."""
-        gain = root @ white
-        weights = weights + gain * (error / spread)
-        root = root - jnp.outer(gain, white / (spread + jnp.sqrt(spread)))
-        if self.forget == 1.0:
-            return weights, root
-        root = root / math.sqrt(self.forget)
-        length = jnp.sqrt(self.ridge) * jnp.linalg.norm(root, axis=1)
-        return weights, root / jnp.maximum(length, 1.0)[:, None]

@@ -7,8 +7,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from rmcvi._core.files import replace
 from rmcvi.cli._app import Refusal, app
-from rmcvi.cli._directory import REPORT, RUN
+from rmcvi.cli._directory import REPORT, RUN, check_free
 from rmcvi.cli._learn import learn
 from rmcvi.cli._options import OpenReport, Quiet
 from rmcvi.cli._simulate import table
@@ -39,16 +40,20 @@ def demo(
     The stream has four columns with a daily and a weekly rhythm, gaps, and one sensor that
     repeats its value for forty hours.
     """
-    if (out / RUN).exists() and not (out / "stream.csv").exists():
+    source = out / "stream.csv"
+    check_free(out, force=True)
+    if (out / RUN).exists() and not source.exists():
         raise Refusal(f"{out}: holds a run that is no demo, expected another directory (--out)")
     rng = np.random.default_rng(7)
     values = rhythm(24 * 7 * WEEKS, len(NAMES), seed=7)
     FROZEN.apply(values, NAMES, rng)
     punch(values, 0.04, rng)
     values[24 * 20 : 24 * 20 + 18] = np.nan
+    stream = table(NAMES, values).encode()
+    if source.exists() and source.read_bytes() != stream:
+        raise Refusal(f"{source}: is not the demo's, expected another directory (--out)")
     out.mkdir(parents=True, exist_ok=True)
-    source = out / "stream.csv"
-    source.write_text(table(NAMES, values))
+    replace(source, stream)
     status = learn(
         os.fspath(source), out=os.fspath(out), force=True, quiet=quiet, open_report=open_report
     )

@@ -8,12 +8,12 @@ same program give the same bytes.
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from json import dumps
+from dataclasses import fields, replace
 from typing import Any
 
 from rmcvi import Live
-from rmcvi.cli._directory import ESTIMATES, PARAMETERS, SUMMARY, Directory
+from rmcvi._core.files import to_json
+from rmcvi.cli._directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SUMMARY, Directory
 from rmcvi.cli._output import Appended, Lines, moment, to_stdout
 from rmcvi.cli._plan import Plan, anchored
 from rmcvi.cli._progress import Voice
@@ -45,9 +45,12 @@ class Engine:
         self.scores = Scores(plan.columns, kept.get("scores"))
         source = kept.get("source")
         self._source = None if source is None else Source.from_json(source)
-        self._counts = Counts(**kept.get("counts", {}))
+        known = {field.name for field in fields(Counts)}
+        counts = kept.get("counts", {})
+        self._counts = Counts(**{name: n for name, n in counts.items() if name in known})
         self.met = self._counts
         """What the source held, rows that were not learned from included."""
+        self._rejected = self._accounted = kept.get("rejected", 0)
         self._seconds: float = kept.get("seconds", 0.0)
         self._lines = Lines(plan.columns, "jsonl")
         self._spoken = None if form is None else Lines(plan.columns, form)
@@ -57,8 +60,10 @@ class Engine:
         self._files: dict[str, Appended] = {}
         if directory is not None:
             lengths = kept.get("bytes", {})
-            for name in (ESTIMATES, PARAMETERS):
+            for name in GROWING:
                 self._files[name] = Appended(directory.path / name, lengths.get(name, 0))
+            for file in self._files.values():  # once all of them are as long as they should be
+                file.cut()
 
     def run(self, stream: Stream, stopper: Stopper, limit: int | None) -> None:
         """Learn until the stream ends, the limit is reached or somebody asks to stop."""
@@ -66,6 +71,8 @@ class Engine:
         self.met = stream.counts
         rows = iter(stream)
         self.voice.begin()
+        if not self.rows:
+            self.save()  # from now on, rows without a checkpoint mean that it was lost
         try:
             while not stopper.asked() and (limit is None or self.rows < limit):
                 observation = _next(rows, stopper)
@@ -73,6 +80,8 @@ class Engine:
                     break
                 self._busy = True
                 self._learn(observation)
+                self._reject(stream, _own_place(observation))
+                self._accounted = self._rejected
                 self._count(observation, stream.counts)
                 self._busy = False
                 self._save_if_due()
@@ -88,6 +97,7 @@ class Engine:
             self.voice.end(self.scores)
         try:
             self.save()
+            self._reject(stream)  # below the last row: met again, and so written again, by a resume
         except OSError as error:
             raise self._full(error) from None
 
@@ -109,7 +119,7 @@ class Engine:
             if self.rows % PARAMETERS_EVERY == 0:
                 numbers = {k: float(f"{v:.7g}") for k, v in self.live.parameters().items()}
                 if numbers:
-                    self._files[PARAMETERS].write(dumps({"row": self.rows, **numbers}) + "\n")
+                    self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
         if observation.source is not None:
             self._source = observation.source
         self._pending += 1
@@ -118,6 +128,15 @@ class Engine:
             header = "" if self._headed else self._spoken.header(len(told.state_mean))
             self._headed = True
             to_stdout(header + self._spoken.line(*row))
+
+    def _reject(self, stream: Stream, until: str = "") -> None:
+        """Write down bad records, up to the one at a place."""
+        while stream.rejected and stream.rejected[0].place != until:
+            record = stream.rejected.popleft()
+            self._rejected += 1
+            if self._files:
+                place = record.place.removeprefix(f"{self.plan.path}/")  # as the run was begun
+                self._files[REJECTED].write(to_json(record.to_json() | {"place": place}) + "\n")
 
     def _count(self, observation: Observation, now: Counts) -> None:
         """What was met up to this row; a row that fills a gap comes before the one just read."""
@@ -142,14 +161,15 @@ class Engine:
         for file in self._files.values():
             file.sync()
         source = None if self._source is None else anchored(self._source, self.plan).to_json()
-        self.live.save(
-            self.directory.checkpoint,
+        self.directory.save(
+            self.live,
             {
                 "rows": self.rows,
                 "source": source,
                 "bytes": {name: file.length for name, file in self._files.items()},
                 "counts": self._counts.to_json(),
                 "scores": self.scores.to_json(),
+                "rejected": self._accounted,
                 "seconds": self.seconds,
             },
         )
@@ -164,6 +184,7 @@ class Engine:
     def summary(self) -> dict[str, Any]:
         """The scores so far; also written to the directory."""
         summary = self.scores.summary(self.seconds, self.met.to_json())
+        summary["rejected"] = self._rejected
         if self.directory is not None:
             self.directory.write(SUMMARY, summary)
         return summary
@@ -176,7 +197,16 @@ class Engine:
 
     def warnings(self) -> list[str]:
         """What the source held that was not plain."""
-        return self.met.describe()
+        told = self.met.describe()
+        if self._rejected and self.directory is not None:
+            told.append(f"Bad records are in {self.directory.path / REJECTED}.")
+        return told
+
+
+def _own_place(observation: Observation) -> str:
+    """Where a record stands that is read again after this row: the one that follows a gap."""
+    source = observation.source
+    return f"{source.name}, line {source.line + 1}" if observation.filled and source else ""
 
 
 def _next(rows: Iterator[Observation], stopper: Stopper) -> Observation | None:

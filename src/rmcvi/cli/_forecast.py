@@ -8,7 +8,7 @@ import typer
 
 from rmcvi.cli._app import Refusal, app
 from rmcvi.cli._open import Opened
-from rmcvi.cli._options import RunDirectory, a_level, one_of
+from rmcvi.cli._options import RunDirectory, SameModel, a_level, one_of
 from rmcvi.cli._output import moment
 from rmcvi.cli._table import SHAPES, write_rows
 from rmcvi.data import Schema, read
@@ -35,6 +35,7 @@ def forecast(
     inputs_file: Annotated[
         Path | None, typer.Option(help="The inputs of the next rows, one row each.")
     ] = None,
+    model: SameModel = None,
 ) -> None:
     """Forecast the rows after the last one that was learned from.
 
@@ -42,7 +43,7 @@ def forecast(
     from a file.
     """
     form = one_of("--format", format, SHAPES) or "table"
-    run = Opened(directory)
+    run = Opened(directory, model)
     plan = run.plan
     level = a_level(plan.level if level is None else level)
     times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)

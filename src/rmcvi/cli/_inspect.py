@@ -1,6 +1,5 @@
 """`rmcvi inspect`: what a run has learned."""
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -8,11 +7,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from rmcvi._core.files import to_json
 from rmcvi.cli._app import app
 from rmcvi.cli._open import Opened
-from rmcvi.cli._options import RunDirectory
-from rmcvi.cli._progress import scores_table
+from rmcvi.cli._options import RunDirectory, SameModel
+from rmcvi.cli._progress import print_summary
 from rmcvi.cli._scores import Scores
+from rmcvi.cli._speech import printable
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -29,27 +30,26 @@ SHOWN = 60
 def inspect(
     directory: RunDirectory,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    model: SameModel = None,
 ) -> None:
     """Say what a run is, how well it predicts and what it has learned."""
-    run = Opened(directory)
+    run = Opened(directory, model)
     scores = Scores(run.plan.columns, run.kept["scores"])
     summary = scores.summary(run.kept["seconds"], run.kept["counts"])
     parameters = run.live.parameters()
     if as_json:
         told = {"run": run.plan.to_json(), "summary": summary, "parameters": parameters}
-        print(json.dumps(told, indent=1))
+        print(to_json(told, indent=1))
         return
     console = Console(highlight=False)
     plan = run.plan
     title = f"{directory}: {plan.source}, begun {plan.started}, rmcvi {plan.version}"
-    console.print(title, markup=False)
+    console.print(printable(title), markup=False)
     for sentence in plan.assumed:
-        console.print(sentence, markup=False)
+        console.print(printable(sentence), markup=False)
     settings = {k: v for k, v in plan.learner["settings"].items() if v is not None}
-    console.print(f"Settings: {json.dumps(settings)}", markup=False)
-    console.print(scores_table(summary))
-    for sentence, count in summary["alarms"].items():
-        console.print(f"Alarm, {count} times: {sentence}", markup=False)
+    console.print(f"Settings: {to_json(settings)}", markup=False)
+    print_summary(console, summary)
     if parameters:
         console.print(_parameters(parameters))
 
@@ -59,7 +59,7 @@ def _parameters(parameters: dict[str, Any]) -> Table:
     table.add_column("name")
     table.add_column("value", justify="right")
     for name, value in list(parameters.items())[:SHOWN]:
-        table.add_row(escape(name), f"{value:.5g}")
+        table.add_row(escape(printable(name)), f"{value:.5g}")
     if len(parameters) > SHOWN:
         table.add_row(f"and {len(parameters) - SHOWN} more (--json)", "")
     return table

@@ -3,13 +3,13 @@
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rmcvi.cli import _report
-from rmcvi.cli._app import app
-from rmcvi.cli._directory import Directory
+from rmcvi.cli._app import LOST, app
+from rmcvi.cli._directory import Directory, Kept
 from rmcvi.cli._engine import Engine
 from rmcvi.cli._options import (
     BAD_ROWS,
@@ -22,7 +22,7 @@ from rmcvi.cli._options import (
     one_of,
     row_format,
 )
-from rmcvi.cli._plan import Plan, make_plan
+from rmcvi.cli._plan import POLL, Plan, make_plan
 from rmcvi.cli._progress import Voice
 from rmcvi.cli._signals import Stopper
 from rmcvi.data import Stream, read
@@ -118,6 +118,7 @@ def learn(
         on_bad_row=bad or "error",
         follow=follow and source != "-",
         stop=stopper.asked,
+        poll=POLL,
     )
     plan = make_plan(
         source,
@@ -135,13 +136,13 @@ def learn(
     )
     directory = None if place is None else Directory.create(place, plan, force)
     report = not no_report
-    return carry_on(plan, directory, {}, found, voice, stopper, form, limit, report, open_report)
+    return carry_on(plan, directory, None, found, voice, stopper, form, limit, report, open_report)
 
 
 def carry_on(
     plan: Plan,
     directory: Directory | None,
-    kept: dict[str, Any],
+    kept: Kept | None,
     stream: Stream,
     voice: Voice,
     stopper: Stopper,
@@ -151,21 +152,23 @@ def carry_on(
     open_report: bool,
 ) -> int:
     """Run from where a run is, then sum it up; returns the exit status."""
-    voice.say(plan.assumed if not kept else [f"Going on after row {kept['rows']}."])
+    extra = {} if kept is None else kept.extra
+    voice.say([f"Going on after row {extra['rows']}."] if extra else plan.assumed)
     if directory is not None:
         voice.say([f"Run directory: {directory.path}"])
     engine = None
     try:
         with stopper:
             live = plan.live()
-            if kept and directory is not None:
-                live.load(directory.checkpoint)
-            engine = Engine(plan, live, directory, kept, voice, form)
+            if kept is not None:
+                kept.load(live)
+            engine = Engine(plan, live, directory, extra, voice, form)
             engine.run(stream, stopper, limit)
             voice.say(engine.warnings())
             voice.summary(engine.summary())
             if directory is not None and report and engine.rows:
                 _report.make(directory.path, voice, open_report)
+            status = LOST if engine.scores.lost else 0
     finally:
         if engine is not None:
             engine.close()
@@ -173,7 +176,7 @@ def carry_on(
             directory.unlock()
     if stopper.asked() and directory is not None:
         voice.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
-    return stopper.status
+    return stopper.status or status
 
 
 def _destination(source: str, out: str | None, form: str | None) -> tuple[str | None, Path | None]:

@@ -6,16 +6,21 @@ from typing import Any
 from rmcvi import Live
 from rmcvi.cli._app import Refusal
 from rmcvi.cli._directory import ESTIMATES, Directory
+from rmcvi.cli._speech import printable, say
 
 
 class Opened:
     """Directory, plan, learner and what the checkpoint remembers."""
 
-    def __init__(self, path: Path):
-        self.directory, self.plan = Directory.open(path)
-        self.kept: dict[str, Any] = self.directory.kept()
+    def __init__(self, path: Path, model: str | None = None):
+        self.directory, plan = Directory.open(path)
+        self.plan = plan.trusted(model)
+        newest = self.directory.last()
+        if newest.remark:
+            say(printable(newest.remark))
+        self.kept: dict[str, Any] = newest.extra
         self.live: Live = self.plan.live()
-        self.live.load(self.directory.checkpoint)
+        newest.load(self.live)
         self.rows: int = self.kept["rows"]
         if not self.rows:
             raise Refusal(f"{path}: has learned from no row yet")

@@ -10,6 +10,9 @@ from rmcvi.cli._app import Refusal
 from rmcvi.cli._output import FORMATS
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
+SameModel = Annotated[
+    str | None, typer.Option("--model", help="The run's my_module:make, to allow its code to run.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on standard error.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 OpenReport = Annotated[bool, typer.Option("--open", help="Open the report in a browser.")]

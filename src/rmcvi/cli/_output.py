@@ -4,6 +4,7 @@ A file is appended to by whole lines; its length in bytes is what a checkpoint r
 """
 
 import csv
+import errno
 import io
 import math
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from rmcvi.cli._app import Refusal
+from rmcvi.cli._speech import printable
 from rmcvi.estimator import Told
 
 FIRST = ("row", "time", "log_score", "elbo", "ess", "alarms")
@@ -49,7 +51,8 @@ class Lines:
 
     def header(self, states: int) -> str:
         """The first line of CSV; nothing for JSON lines."""
-        return csv_line(fields(self.columns, states)) if self.form == "csv" else ""
+        names = map(csv_text, fields(self.columns, states))
+        return csv_line(list(names)) if self.form == "csv" else ""
 
     def line(self, row: int, time: str | float | None, seen: np.ndarray, told: Told) -> str:
         """One row; `seen` are the values as they came."""
@@ -67,7 +70,7 @@ class Lines:
         rest = [cell for part in told_of for cell in part] + cells[3 + width * len(values) :]
         if self.form == "csv":
             start = [str(row), nothing if time is None else str(time), *cells[:3]]
-            return csv_line([*start, "; ".join(told.alarms), *rest])
+            return csv_line([*start, csv_text("; ".join(told.alarms)), *rest])
         alarms = dumps(list(told.alarms)) if told.alarms else "[]"
         return self._json % (row, dumps(time), *cells[:3], alarms, *rest)
 
@@ -77,6 +80,12 @@ class Lines:
         pairs = (dumps(name).replace("%", "%%") + ": %s" for name in names)
         self._json = "{" + ", ".join(pairs) + "}\n"
         self._many = "%.7g " * (3 + 5 * len(self.columns) + 2 * states)
+
+
+def csv_text(text: str) -> str:
+    """A name or a sentence as a cell: no control characters, and no spreadsheet computes it."""
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
 def csv_line(cells: Sequence[object], delimiter: str = ",") -> str:
@@ -90,15 +99,23 @@ class Appended:
     """A file that grows by whole lines, or (with an OSError) by part of one."""
 
     def __init__(self, path: Path, length: int):
-        """Open a file, cut to `length` bytes: what comes after them was not accounted for."""
-        self.path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        """Open a file that holds at least `length` bytes; `cut` it there before writing."""
+        self.path, self.length = path, length
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            self._file = os.open(path, flags, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Refusal(f"{path}: is a link, expected a file of this run") from None
+            raise
         found = os.fstat(self._file).st_size
         if found < length:
-            os.close(self._file)
+            self.close()
             raise Refusal(f"{path}: got {found} bytes, expected the {length} of the checkpoint")
-        os.ftruncate(self._file, length)
-        self.length = length
+
+    def cut(self) -> None:
+        """Drop what comes after `length`: it was not accounted for."""
+        os.ftruncate(self._file, self.length)
 
     def write(self, text: str) -> None:
         """Append; the bytes are the system's when this returns."""

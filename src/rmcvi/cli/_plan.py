@@ -1,12 +1,15 @@
 """What a run is, as plain values: enough to begin it, and to go on with it elsewhere."""
 
 import os
+import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from rmcvi import Live, __version__
 from rmcvi.cli import _zoo
@@ -26,6 +29,8 @@ from rmcvi.data import (
 )
 
 HARMONICS = 2
+POLL = 0.1
+"""Seconds between two looks at a file that is followed: soon enough for people, idle enough."""
 FORMAT = 1
 
 
@@ -51,6 +56,8 @@ class Plan:
     format: int = FORMAT
     path: str = field(default_factory=os.getcwd)
     """The directory that `source` is relative to."""
+    id: str = ""
+    """Drawn by chance; its checkpoints hold it, too (runs of 0.1 have none)."""
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], name: str) -> "Plan":
@@ -58,10 +65,14 @@ class Plan:
         if plain.get("format") != FORMAT:
             raise Refusal(f"{name}: got format {plain.get('format')}, expected {FORMAT}")
         known = {f.name for f in fields(cls)}
-        lacking = sorted(known - plain.keys())
+        lacking = sorted(known - {"id"} - plain.keys())
         if lacking:
             raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
-        return cls(**{k: v for k, v in plain.items() if k in known})
+        try:
+            return TypeAdapter(cls).validate_python(plain)
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise Refusal(f"{name}: got a wrong {place}, expected what `learn` wrote") from None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, the version first."""
@@ -86,7 +97,30 @@ class Plan:
             after=after,
             follow=self.options["follow"] and self.source != "-",
             stop=stop,
+            poll=POLL,
         )
+
+    def trusted(self, model: str | None) -> "Plan":
+        """The same if its model is none of its own code, or is `model`, said by the person again.
+
+        What `run.json` says is never imported: it may come from a stranger.
+        """
+        own = self.options["model"]
+        name = own["model"]
+        if model is not None and model != name:
+            raise Refusal(f"--model: got {model!r}, but this run was learned by {name!r}")
+        if ":" not in name:
+            return self
+        if model is None:
+            raise Refusal(
+                f"this run was learned by code of its own, which is run only if you say so again:"
+                f" --model {name}"
+            )
+        return self.with_options(model={"model": name, "path": os.getcwd()})
+
+    def with_options(self, **options: Any) -> "Plan":
+        """The same with other options."""
+        return replace(self, options=self.options | options)
 
     def live(self) -> Live:
         """A learner that knows nothing yet."""
@@ -154,6 +188,7 @@ def make_plan(
         started=started,
         options={**options, "model": plain, "season": [season.period, season.long_period]},
         schema=schema.to_json(),
+        id=uuid.uuid4().hex,
     )
 
 
@@ -177,9 +212,7 @@ def _output_names(columns: tuple[str, ...]) -> list[str]:
     """Names that do not clash with those of the output."""
     names = [f"{c}_" if c in FIRST else c for c in columns]
     every = [*FIRST, *(n + part for n in names for part in PARTS)]
-    twice = {n for n in every if every.count(n) > 1}
+    twice = [n for n, times in Counter(every).items() if times > 1]
     if twice:
-        raise Refusal(
-            f"columns: got {sorted(twice)[0]!r} twice in the output, expected other names"
-        )
+        raise Refusal(f"columns: got {twice[0]!r} twice in the output, expected other names")
     return names

@@ -12,9 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from rmcvi.cli._scores import Scores
+from rmcvi.cli._speech import printable, say
 
 EVERY = 0.2
 """Seconds between two looks of the line."""
+LISTED = 20
+"""Alarms that are told one by one."""
 
 
 class Voice:
@@ -29,12 +32,12 @@ class Voice:
         """Sentences, one a line."""
         if not self.quiet:
             for sentence in sentences:
-                print(sentence, file=sys.stderr)
+                say(printable(sentence))
 
     def begin(self) -> None:
         """The first row takes as long as compiling does."""
         if self._line:
-            print("compiling ...", end="", file=sys.stderr, flush=True)
+            say("compiling ...", end="")
 
     def row(self, scores: Scores) -> None:
         """One more row; the line is written over now and then."""
@@ -50,7 +53,7 @@ class Voice:
         """The last look of the line."""
         if self._line:
             self._show(scores, time.perf_counter())
-            print(file=sys.stderr)
+            say("")
 
     def _show(self, scores: Scores, now: float) -> None:
         words = [f"{scores.rows} rows"]
@@ -61,17 +64,29 @@ class Voice:
         alarms = sum(scores.alarms.values())
         words.append(f"{alarms} alarm{'' if alarms == 1 else 's'}")
         width = shutil.get_terminal_size().columns - 1
-        print(f"\r\x1b[K{', '.join(words)[:width]}", end="", file=sys.stderr, flush=True)
+        say(f"\r\x1b[K{', '.join(words)[:width]}", end="")
 
     def summary(self, summary: dict[str, Any]) -> None:
-        """A table of scores, then the alarms."""
+        """A table of scores, then remarks and alarms."""
         if self.quiet:
             return
         console = Console(stderr=True, highlight=False)
-        console.print(scores_table(summary))
-        for sentence, count in summary["alarms"].items():
-            times = "once" if count == 1 else f"{count} times"
-            console.print(f"Alarm, {times}: {sentence}", markup=False)
+        with console.capture() as text:
+            print_summary(console, summary)
+        say(text.get(), end="")
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """Scores, what is wrong with them, and alarms."""
+    console.print(scores_table(summary))
+    for sentence in summary["remarks"]:
+        console.print(printable(sentence), markup=False)
+    alarms = list(summary["alarms"].items())
+    for sentence, count in alarms[-LISTED:]:
+        times = "once" if count == 1 else f"{count} times"
+        console.print(f"Alarm, {times}: {printable(sentence)}", markup=False)
+    if len(alarms) > LISTED:
+        console.print(f"And {len(alarms) - LISTED} earlier alarms, in summary.json.")
 
 
 def scores_table(summary: dict[str, Any]) -> Table:
@@ -81,14 +96,16 @@ def scores_table(summary: dict[str, Any]) -> Table:
     title = f"{rows} rows, {100 * missing:.1f} % of values missing, {seconds:.1f} s"
     table = Table(title=title, title_justify="left")
     table.add_column("column")
-    for name in ("missing", "RMSE", "persistence", "coverage"):
+    lost = ("not predicted",) if summary["lost_predictions"] else ()
+    for name in ("missing", "RMSE", "persistence", "coverage", *lost):
         table.add_column(name, justify="right")
     for name, told in summary["columns"].items():
         table.add_row(
-            escape(name),
+            escape(printable(name)),
             _share(told["missing"]),
             *(_number(told[k]) for k in ("rmse", "persistence_rmse")),
             _share(told["coverage"]),
+            *(str(told["lost_predictions"]) for _ in lost),
         )
     overall = summary["overall"]
     table.add_section()
@@ -97,6 +114,7 @@ def scores_table(summary: dict[str, Any]) -> Table:
         _share(missing),
         *(_number(overall[k]) for k in ("rmse", "persistence_rmse")),
         _share(overall["coverage"]),
+        *(str(summary["lost_predictions"]) for _ in lost),
     )
     return table
 

@@ -4,12 +4,13 @@ import csv
 import io
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rmcvi.cli._app import Refusal, app
-from rmcvi.cli._directory import Directory
+from rmcvi.cli._directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept
 from rmcvi.cli._learn import carry_on
 from rmcvi.cli._options import (
     BAD_ROWS,
@@ -17,6 +18,7 @@ from rmcvi.cli._options import (
     OpenReport,
     Quiet,
     RunDirectory,
+    SameModel,
     one_of,
     row_format,
 )
@@ -24,7 +26,7 @@ from rmcvi.cli._output import csv_line
 from rmcvi.cli._plan import Plan
 from rmcvi.cli._progress import Voice
 from rmcvi.cli._signals import Stopper
-from rmcvi.data import Source
+from rmcvi.data import Changed, Source
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -56,6 +58,7 @@ def resume(
     quiet: Quiet = False,
     no_report: NoReport = False,
     open_report: OpenReport = False,
+    model: SameModel = None,
 ) -> int:
     """Go on with a run after it was stopped, killed, or came to the end of a file that has grown.
 
@@ -63,29 +66,48 @@ def resume(
     standard input needs the same stream again, from its beginning, or new rows with --continue.
     """
     room, plan = Directory.open(directory)
-    options = dict(plan.options)
+    plan = plan.trusted(model)
     said = {"follow": follow, "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS)}
-    plan = replace(plan, options=options | {k: v for k, v in said.items() if v is not None})
+    plan = plan.with_options(**{k: v for k, v in said.items() if v is not None})
     form = row_format(format)
     if new_rows and plan.source != "-":
         raise Refusal(f"--continue: {directory} reads {plan.source}, expected standard input")
     room.lock()
     try:
-        kept = room.kept() if room.checkpoint.exists() else {}
-        after = Source.from_json(kept["source"]) if kept.get("source") else None
+        kept = _kept(room)
+        extra = {} if kept is None else kept.extra
+        after = Source.from_json(extra["source"]) if extra.get("source") else None
         source: Any = None
         if new_rows:
             after = after and replace(after, offset=0, line=0)
             source = _with_header(plan)
         voice, stopper = Voice(quiet), Stopper()
+        if kept is not None and kept.remark:
+            voice.say([kept.remark])
         stream = plan.stream(after, stopper.asked, source)
         bound = plan.options["limit"] if limit is None else limit
-        if limit is None and bound is not None and kept.get("rows", 0) >= bound:
+        if limit is None and bound is not None and extra.get("rows", 0) >= bound:
             bound = None
         report = not no_report
         return carry_on(plan, room, kept, stream, voice, stopper, form, bound, report, open_report)
+    except Changed as error:
+        hint = ", or new rows with --continue" if plan.source == "-" else ""
+        raise Refusal(f"{error}{hint}") from None
     finally:
         room.unlock()
+
+
+def _kept(room: Directory) -> Kept | None:
+    """Where to go on; None in a run that was stopped before it wrote anything."""
+    kept = room.newest()
+    if kept is None and any(_filled(room.path / name) for name in GROWING):
+        what = f"holds rows, but both checkpoints are lost ({CHECKPOINT} and {PREVIOUS})"
+        raise Refusal(f"{room.path}: {what}; `rmcvi learn SOURCE --force` starts anew")
+    return kept
+
+
+def _filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _with_header(plan: Plan) -> Any:

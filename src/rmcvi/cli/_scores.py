@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 
-_SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square")
+from rmcvi._core.remarks import PAUSE, WARM_UP, lost, remarks
+from rmcvi.cli._app import Refusal
+
+_SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square", "lost", "lost_at_end")
 
 
 class Scores:
@@ -15,12 +18,19 @@ class Scores:
         self.columns, size = columns, len(columns)
         self.rows, self.score, self.values = 0, 0.0, 0
         self.alarms: dict[str, int] = {}
-        self._raised: tuple[str, ...] = ()
+        """Episodes of each sentence; within one it is silent for at most `PAUSE` rows."""
+        self._raised: dict[str, int] = {}
+        self.recoveries = 0
+        """Rows on which the learner went back to a sound state."""
         self._sums = {name: np.zeros(size) for name in _SUMS}
         self._last = np.full(size, np.nan)
         self._origin = np.full(size, np.nan)
         if plain is not None:
-            self._restore(plain)
+            try:
+                self._restore(plain)
+            except (AttributeError, LookupError, TypeError, ValueError):
+                message = "checkpoint: its scores are not as `learn` writes them"
+                raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
     def add(self, y: np.ndarray, told: Any) -> None:
         """One row and what was told of it."""
@@ -29,11 +39,15 @@ class Scores:
         if math.isfinite(told.log_score):
             self.score += told.log_score
             self.values += int(seen.sum())
-        for sentence in told.alarms:
-            if sentence not in self._raised:
-                self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
-        self._raised = told.alarms
+        self._raise(told.alarms)
+        self.recoveries = told.recoveries
         sums = self._sums
+        told_of = np.isfinite(told.mean) & np.isfinite(told.low) & np.isfinite(told.high)
+        missed = seen & ~told_of & (sums["seen"] >= WARM_UP)
+        sums["lost"] += missed
+        sums["lost_at_end"] = np.where(
+            seen, np.where(missed, sums["lost_at_end"] + 1.0, 0.0), sums["lost_at_end"]
+        )
         both = seen & np.isfinite(told.mean) & ~np.isnan(self._last)
         sums["seen"] += seen
         sums["scored"] += both
@@ -47,6 +61,20 @@ class Scores:
         sums["total"] += away
         sums["square"] += away**2
         self._last = np.where(seen, y, self._last)
+
+    def _raise(self, alarms: tuple[str, ...]) -> None:
+        for sentence in dict.fromkeys(alarms):
+            if sentence not in self._raised:
+                self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
+            self._raised[sentence] = self.rows
+        if self._raised:
+            going = self._raised.items()
+            self._raised = {s: row for s, row in going if self.rows - row < PAUSE}
+
+    @property
+    def lost(self) -> bool:
+        """Whether a column has lost its predictions."""
+        return any(map(lost, self.by_column().values()))
 
     @property
     def better(self) -> float:
@@ -75,7 +103,7 @@ class Scores:
             "log_score_standard": (self.score + shift) / self.values if self.values else None,
         }
 
-    def by_column(self) -> dict[str, dict[str, float | None]]:
+    def by_column(self) -> dict[str, dict[str, Any]]:
         """Errors in the units of each column."""
         told = {}
         for i, name in enumerate(self.columns):
@@ -86,7 +114,10 @@ class Scores:
                 "persistence_rmse": math.sqrt(sums["repeat"] / n) if n else None,
                 "coverage": sums["inside"] / n if n else None,
                 "log_score": None,
-                "values": sums["seen"],
+                "values": int(sums["seen"]),
+                "scored": int(n),
+                "lost_predictions": int(sums["lost"]),
+                "lost_at_end": int(sums["lost_at_end"]),
                 "missing": 1.0 - sums["seen"] / self.rows if self.rows else None,
             }
         return told
@@ -95,12 +126,16 @@ class Scores:
         """Everything in `summary.json`."""
         values = int(self._sums["seen"].sum())
         cells = self.rows * len(self.columns)
+        columns = self.by_column()
         return {
             "rows": self.rows,
             "values": values,
             "missing_share": 1.0 - values / cells if cells else None,
-            "columns": self.by_column(),
+            "columns": columns,
             "overall": self.overall(),
+            "lost_predictions": sum(told["lost_predictions"] for told in columns.values()),
+            "recoveries": self.recoveries,
+            "remarks": remarks(columns, self.recoveries),
             "alarms": self.alarms,
             "source": counts,
             "seconds": seconds,
@@ -114,7 +149,8 @@ class Scores:
             "score": self.score,
             "values": self.values,
             "alarms": self.alarms,
-            "raised": list(self._raised),
+            "raised": self._raised,
+            "recoveries": self.recoveries,
             "last": self._last.tolist(),
             "origin": self._origin.tolist(),
             "sums": {name: v.tolist() for name, v in self._sums.items()},
@@ -123,9 +159,15 @@ class Scores:
     def _restore(self, plain: dict[str, Any]) -> None:
         self.rows, self.score = plain["rows"], plain["score"]
         self.values, self.alarms = plain["values"], dict(plain["alarms"])
-        self._raised = tuple(plain["raised"])
-        self._last, self._origin = np.array(plain["last"]), np.array(plain["origin"])
-        self._sums = {name: np.array(v) for name, v in plain["sums"].items()}
+        # 0.1 kept a list, the alarms of the last row
+        raised: Any = plain["raised"]
+        ages = raised if isinstance(raised, dict) else {sentence: self.rows for sentence in raised}
+        self._raised = {str(sentence): int(row) for sentence, row in ages.items()}
+        self.recoveries = int(plain.get("recoveries", 0))
+        shape = len(self.columns)
+        self._last = np.array(plain["last"], float).reshape(shape)
+        self._origin = np.array(plain["origin"], float).reshape(shape)
+        self._sums |= {n: np.array(v, float).reshape(shape) for n, v in plain["sums"].items()}
 
     def _variance(self) -> np.ndarray:
         n = np.maximum(self._sums["seen"], 1.0)

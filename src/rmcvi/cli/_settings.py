@@ -12,44 +12,51 @@ particles = 50
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rmcvi.cli._app import Refusal
 
+LONGEST = 20_000
+"""Rows of a season or of a window: each has its place in the state."""
+
 
 class Strict(BaseModel):
-    """Unknown names are errors."""
+    """Unknown names are errors, and so are numbers that are not finite.
 
-    model_config = ConfigDict(extra="forbid")
+    Upper bounds keep a slip of the keyboard from taking all memory; no use is known beyond them.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Seasonal(Strict):
     """`rmcvi.conjugate.SeasonalLearner`; periods are found from the times if they are absent."""
 
-    period: int | None = Field(None, ge=0)
+    period: int | None = Field(None, ge=0, le=LONGEST)
     """Rows in a season, 0 for none."""
-    long_period: int | None = Field(None, ge=0)
-    cross: int = Field(2, ge=1)
-    own: int = Field(3, ge=1)
-    long: list[int] | None = None
-    harmonics: int = Field(4, ge=1)
+    long_period: int | None = Field(None, ge=0, le=LONGEST)
+    cross: int = Field(2, ge=1, le=100)
+    own: int = Field(3, ge=1, le=1000)
+    long: list[Annotated[int, Field(ge=1, le=LONGEST)]] | None = Field(None, max_length=100)
+    harmonics: int = Field(4, ge=1, le=100)
     plain: bool = True
-    keep: float = Field(0.9995, gt=0, le=1)
-    degrees: int = Field(6, ge=2)
-    memory: float = Field(1000.0, gt=1)
-    gate: float = Field(15.0, gt=0)
-    warm: int = Field(24, ge=8)
-    window: int = Field(96, ge=1)
+    keep: float = Field(0.9995, ge=0.9, le=1)
+    """What is left of the past after a row; below 0.9, ten rows, nothing can be learned."""
+    degrees: int = Field(6, ge=2, le=1000)
+    memory: float = Field(1000.0, gt=1, le=1e9)
+    gate: float = Field(15.0, ge=1, le=1e6)
+    warm: int = Field(24, ge=8, le=LONGEST)
+    window: int = Field(96, ge=1, le=LONGEST)
 
 
 class Linear(Strict):
     """`rmcvi.models.LinearGaussian`, one state per column, to start from."""
 
     persistence: float = Field(0.95, gt=-1, lt=1)
-    noise: float = Field(0.4, gt=0)
-    obs_noise: float = Field(0.2, gt=0)
+    noise: float = Field(0.4, gt=0, le=1e6)
+    obs_noise: float = Field(0.2, gt=0, le=1e6)
 
 
 class Volatility(Strict):
@@ -57,51 +64,51 @@ class Volatility(Strict):
 
     level: float = 0.0
     persistence: float = Field(0.95, gt=-1, lt=1)
-    noise: float = Field(0.3, gt=0)
+    noise: float = Field(0.3, gt=0, le=1e6)
 
 
 class Chaotic(Strict):
     """`rmcvi.models.ChaoticRNN`."""
 
-    rho: float = Field(0.025, gt=0)
-    gamma: float = Field(2.5, gt=0)
-    noise: float = Field(0.1, gt=0)
-    obs_scale: float = Field(0.1, gt=0)
-    dof: float = Field(2.0, gt=0)
-    euler_step: float = Field(0.001, gt=0)
+    rho: float = Field(0.025, gt=0, le=1e6)
+    gamma: float = Field(2.5, gt=0, le=1e6)
+    noise: float = Field(0.1, gt=0, le=1e6)
+    obs_scale: float = Field(0.1, gt=0, le=1e6)
+    dof: float = Field(2.0, gt=0, le=1e6)
+    euler_step: float = Field(0.001, gt=0, le=1e6)
 
 
 class Neural(Strict):
     """`rmcvi.models.NeuralGaussian`; as many states as columns unless it is said."""
 
-    dim_state: int | None = Field(None, ge=1)
-    width: int = Field(32, ge=1)
-    depth: int = Field(2, ge=0)
-    noise: float = Field(0.3, gt=0)
-    obs_noise: float = Field(0.5, gt=0)
+    dim_state: int | None = Field(None, ge=1, le=1000)
+    width: int = Field(32, ge=1, le=4096)
+    depth: int = Field(2, ge=0, le=16)
+    noise: float = Field(0.3, gt=0, le=1e6)
+    obs_noise: float = Field(0.5, gt=0, le=1e6)
 
 
 class Family(Strict):
     """The variational family."""
 
     name: Literal["linear-gaussian", "extended-kalman", "innovation", "recurrent"]
-    hidden: int = Field(32, ge=1)
-    memory: int = Field(8, ge=0)
+    hidden: int = Field(32, ge=1, le=4096)
+    memory: int = Field(8, ge=0, le=1024)
     diagonal: bool = True
 
 
 class Learning(Strict):
     """The recursion and its two optimisers."""
 
-    particles: int = Field(30, ge=2)
-    window: int = Field(8, ge=2)
-    bptt: int = Field(2, ge=1)
-    model_rate: float = Field(3e-3, gt=0)
-    family_rate: float = Field(3e-3, gt=0)
+    particles: int = Field(30, ge=2, le=100_000)
+    window: int = Field(8, ge=2, le=1000)
+    bptt: int = Field(2, ge=1, le=1000)
+    model_rate: float = Field(3e-3, gt=0, le=10)
+    family_rate: float = Field(3e-3, gt=0, le=10)
     power: float | None = Field(0.6, gt=0.5, le=1)
     """Decay of the rates, down to a tenth."""
-    steps: int = Field(1, ge=1)
-    draws: int = Field(100, ge=10)
+    steps: int = Field(1, ge=1, le=100)
+    draws: int = Field(100, ge=10, le=100_000)
     mask_failed: bool = False
 
 
@@ -153,7 +160,7 @@ def validated(plain: dict[str, Any], where: str) -> Config:
                 raise Refusal(f"{where}: got [{part}], which {config.model!r} does not have")
         return config.model_copy(update={"settings": settings})
     chosen = config.family or Family.model_validate({"name": family})
-    learning = Learning.model_validate(usual | (plain.get("learning") or {}))
+    learning = _checked(Learning, usual | (plain.get("learning") or {}), f"{where}: learning")
     update = {"settings": settings, "family": chosen, "learning": learning}
     return config.model_copy(update=update)
 

@@ -8,7 +8,7 @@ import typer
 
 from rmcvi.cli._app import Refusal, app
 from rmcvi.cli._open import Opened
-from rmcvi.cli._options import RunDirectory, one_of
+from rmcvi.cli._options import RunDirectory, SameModel, one_of
 from rmcvi.cli._output import moment
 from rmcvi.cli._table import SHAPES, write_rows
 from rmcvi.conjugate import SeasonalLearner
@@ -36,6 +36,7 @@ def smooth(
         bool, typer.Option("--all", help="The whole source, read again (models with a state).")
     ] = False,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
+    model: SameModel = None,
 ) -> None:
     """Estimate the last rows again, given all rows up to now.
 
@@ -43,7 +44,7 @@ def smooth(
     state of models that have one.
     """
     form = one_of("--format", format, SHAPES) or "table"
-    run = Opened(directory)
+    run = Opened(directory, model)
     names, rows = _whole(run) if whole else _recent(run, lag)
     write_rows(names, rows, form)
 

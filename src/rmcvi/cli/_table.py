@@ -1,6 +1,5 @@
 """Rows for standard output: CSV, JSON lines or a table for people."""
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rmcvi.cli._output import csv_line, to_stdout
+from rmcvi._core.files import to_json
+from rmcvi.cli._output import csv_line, csv_text, to_stdout
+from rmcvi.cli._speech import printable
 
 SHAPES = ("csv", "jsonl", "table")
 
@@ -18,9 +19,12 @@ def write_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -
     """All rows in one of the `SHAPES`; NaN and None are nothing."""
     plain = [[_rounded(cell) for cell in row] for row in rows]
     if form == "jsonl":
-        to_stdout("".join(json.dumps(dict(zip(names, r, strict=True))) + "\n" for r in plain))
+        to_stdout("".join(to_json(dict(zip(names, r, strict=True))) + "\n" for r in plain))
     elif form == "csv":
-        lines = [names, *(["" if c is None else c for c in row] for row in plain)]
+        lines = [
+            [csv_text(name) for name in names],
+            *(["" if c is None else c for c in row] for row in plain),
+        ]
         to_stdout("".join(map(csv_line, lines)))
     else:
         Console(highlight=False).print(_table(names, plain))
@@ -39,7 +43,9 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
         cells = {(g, p): _short(v) for (g, _, p), v in zip(pairs, row[2:], strict=True)}
         for i, group in enumerate(groups):
             start = [_short(v) for v in row[:2]] if i == 0 else ["", ""]
-            table.add_row(*start, escape(group), *(cells.get((group, p), "") for p in parts))
+            table.add_row(
+                *start, escape(printable(group)), *(cells.get((group, p), "") for p in parts)
+            )
         table.add_section()
     return table
 
@@ -51,4 +57,4 @@ def _rounded(cell: Any) -> Any:
 
 
 def _short(cell: Any) -> str:
-    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else printable(cell)

@@ -1,7 +1,10 @@
 """From `--model` to a learner."""
 
+import contextlib
 import importlib
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,9 @@ from rmcvi.estimator import OnlineEstimator
 from rmcvi.models import AbstractModel
 from rmcvi.optim import two_time_scales
 from rmcvi.recursion import RMCVI
+
+COPIES = 8
+"""Memory of a run in sizes of its state: what 300 columns were measured to take."""
 
 
 def parse(model: str) -> dict[str, Any]:
@@ -36,31 +42,58 @@ def build(
 ) -> tuple[AbstractLearner, dict[str, Any]]:
     """The learner of a plain configuration, and its settings for people."""
     if ":" in plain["model"]:
-        return call(plain, columns, inputs), {"function": plain["model"]}
+        return _fitting(call(plain, columns, inputs)), {"function": plain["model"]}
     config = validated(plain, "model")
     try:
         if config.model == "seasonal":
-            return _seasonal(config, columns, inputs, level, season)
+            learner, settings = _seasonal(config, columns, inputs, level, season)
+            return _fitting(learner), settings
         model = make_model(config, columns, inputs)
-        return _estimator(config, model, level), config.model_dump(exclude={"model"})
+        return _fitting(_estimator(config, model, level)), config.model_dump(exclude={"model"})
+    except Refusal:
+        raise
     except ValueError as error:
         raise Refusal(f"model {config.model!r}: {error}") from None
 
 
+def _fitting(learner: AbstractLearner) -> AbstractLearner:
+    """The learner, if this machine has the memory for its state and for computing with it."""
+    shapes = jax.tree.leaves(jax.eval_shape(learner.init, jax.random.key(0)))
+    need = COPIES * sum(leaf.size * leaf.dtype.itemsize for leaf in shapes)
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if need > have / 2:
+        raise Refusal(
+            f"columns: got {learner.dim_obs}, for which {type(learner).__name__} would need about"
+            f" {need / 1e9:.3g} GB of memory and this machine has {have / 1e9:.3g}; choose fewer"
+            " with --columns"
+        )
+    return learner
+
+
 def call(plain: dict[str, Any], columns: int, inputs: int) -> AbstractLearner:
-    """`module:function(columns, inputs)`, found from the directory where the run began."""
+    """`module:function(columns, inputs)`, found from the directory where the command was given."""
     module, _, function = plain["model"].partition(":")
-    if plain["path"] not in sys.path:
-        sys.path.insert(0, plain["path"])
-    try:
-        make = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise Refusal(f"--model {plain['model']}: {error}") from None
-    learner = make(columns, inputs)
+    with _importing(plain["path"]):
+        try:
+            make = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise Refusal(f"--model {plain['model']}: {error}") from None
+        learner = make(columns, inputs)
     if not isinstance(learner, AbstractLearner):
         got = type(learner).__name__
         raise Refusal(f"--model {plain['model']}: got {got}, expected an rmcvi.AbstractLearner")
     return learner
+
+
+@contextlib.contextmanager
+def _importing(directory: str) -> Iterator[None]:
+    """Modules are found in a directory as well, after all others, and only in here."""
+    before = list(sys.path)
+    sys.path.append(directory)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def make_model(config: Config, columns: int, inputs: int) -> AbstractModel:

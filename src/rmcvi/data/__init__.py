@@ -19,7 +19,8 @@ from rmcvi.data._observation import observations as observations
 from rmcvi.data._read import Stream as Stream
 from rmcvi.data._read import read as read
 from rmcvi.data._read import sniff as sniff
+from rmcvi.data._scaling import Scaling as Scaling
 from rmcvi.data._schema import Schema as Schema
 from rmcvi.data._season import find_seasons as find_seasons
-from rmcvi.data._standardise import Scaling as Scaling
 from rmcvi.data._standardise import Standardiser as Standardiser
+from rmcvi.data._trace import Changed as Changed

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from rmcvi._core.checks import check_int, check_real
+from rmcvi._core.regression import Regression
 
 _CAP = 4.0
 """Largest standardised residual: one absurd value is not persistent."""
@@ -29,9 +30,8 @@ class PeerState(eqx.Module):
     """Last observed value, NaN before the first."""
     mean: Float[Array, "dy"]
     variance: Float[Array, "dy"]
-    coefficients: Float[Array, "dy dy"]
-    """Row j: of coordinate j on the others; in place of its own, the constant."""
-    covariance: Float[Array, "dy dy dy"]
+    regression: Regression
+    """One per coordinate j, on the others; in place of its own, the constant."""
     residual: Float[Array, "dy"]
     """Mean square of the residuals, in standard units."""
     recent: Float[Array, "dy"]
@@ -64,9 +64,10 @@ class PeerMonitor(eqx.Module):
     def init(self, dim: int) -> PeerState:
         """Nothing seen yet of `dim` coordinates."""
         zero, one = jnp.zeros(dim), jnp.ones(dim)
-        prior = jnp.broadcast_to(_PRIOR * jnp.eye(dim), (dim, dim, dim))
+        size = dim, dim
+        prior = jax.vmap(Regression.prior)(jnp.zeros(size), jnp.full(size, _PRIOR**0.5, float))
         nothing = jnp.full(dim, jnp.nan, float)
-        return PeerState(zero, nothing, zero, one, jnp.zeros((dim, dim)), prior, one, zero, one)
+        return PeerState(zero, nothing, zero, one, prior, one, zero, one)
 
     def step(
         self,
@@ -101,16 +102,15 @@ class PeerMonitor(eqx.Module):
         """One step of every regression, and of the residuals' running means."""
         keep = 1.0 - 1.0 / self.baseline
         features = jnp.where(jnp.eye(z.size, dtype=bool), 1.0, z[None, :])
-        residual = z - jnp.sum(features * state.coefficients, 1)
+        residual = z - jnp.sum(features * state.regression.weights, 1)
         x = residual / jnp.sqrt(jnp.maximum(state.residual, 1e-4))
         weight = jnp.where(healthy, jnp.minimum(1.0, 2.0 / jnp.maximum(jnp.abs(x), 2.0)), _SUSPECT)
-        spread = jnp.einsum("jab,jb->ja", state.covariance, features)
-        room = keep / weight + jnp.sum(features * spread, 1)
-        gain = spread / room[:, None]
-        covariance = (state.covariance - gain[:, :, None] * spread[:, None, :]) / keep
-        # A direction that no feature excites must not grow for ever.
-        trace = jnp.trace(covariance, axis1=1, axis2=2) / z.size
-        covariance = covariance * jnp.minimum(1.0, _PRIOR / trace)[:, None, None]
+        most = jnp.full(z.size, _PRIOR**0.5, float)
+
+        def learn(one: Regression, phi: Array, error: Array, noise: Array) -> Regression:
+            return one.learn(one.leverage(phi)[0], error, noise, keep, most)
+
+        regression = jax.vmap(learn)(state.regression, features, residual, 1.0 / weight)
         capped = jnp.clip(x, -_CAP, _CAP)
         recent = state.recent + (capped - state.recent) / self.memory
         pace = jnp.where(healthy, 1.0, _SUSPECT) * self._pace(state)
@@ -118,15 +118,16 @@ class PeerMonitor(eqx.Module):
         square = jnp.minimum(residual**2, 2.0 * _CAP**2 * state.residual)
         new = (
             state.count + 1.0,
-            state.coefficients + gain * residual[:, None],
-            covariance,
+            regression.weights,
+            regression.root,
             state.residual + pace * (square - state.residual),
             recent,
             jnp.maximum(state.usual + pace * (recent**2 - state.usual), least),
         )
 
         def where(s: PeerState):
-            return s.count, s.coefficients, s.covariance, s.residual, s.recent, s.usual
+            law = s.regression
+            return s.count, law.weights, law.root, s.residual, s.recent, s.usual
 
         def choose(a: Array, b: Array) -> Array:
             return jnp.where(seen.reshape(-1, *[1] * (a.ndim - 1)), a, b)

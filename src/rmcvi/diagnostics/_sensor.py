@@ -91,6 +91,7 @@ class SensorMonitor(eqx.Module):
         y: Float[Array, "dy"],
         p_value: Float[Array, "dy"],
         spread: Float[Array, "dy"] | None = None,
+        move: Float[Array, "dy"] | None = None,
     ) -> tuple[SensorState, Float[Array, "dy"], Bool[Array, "dy"]]:
         """Take in one observation; a coordinate that is NaN keeps its state and its verdict.
 
@@ -100,6 +101,7 @@ class SensorMonitor(eqx.Module):
             p_value: two-sided predictive p-value of each coordinate (NaN = unknown).
             spread: predictive standard deviation; a repeat counts only where it says that the value
                 should move. None: it should always move.
+            move: y less its last value, if the caller knows it more exactly than y tells.
 
         Returns:
             The state, a score in [0, 1] (evidence on a logistic scale, 1/2 = the thresholds) and
@@ -109,9 +111,15 @@ class SensorMonitor(eqx.Module):
         healthy = self._score(state) <= 0.5
         state = eqx.tree_at(lambda s: s.count, state, state.count + seen)
         state = self._surprise(state, seen & ~jnp.isnan(p_value), p_value, healthy)
-        state = self._repeats(state, seen, y, spread)
+        if move is None:
+            move = jnp.where(y == state.last, 0.0, y - state.last)
+        state = self._repeats(state, y, move, spread)
         score = self._score(state)
         return state, score, score > 0.5
+
+    def is_stuck(self, state: SensorState) -> Bool[Array, "dy"]:
+        """Whether a coordinate has failed by repeating itself."""
+        return (state.count > self.warmup) & (self._run_evidence(state) > self.stuck)
 
     def _score(self, state: SensorState) -> Float[Array, "dy"]:
         outlying = self.memory * (state.surprise - self.surprise)
@@ -144,16 +152,17 @@ class SensorMonitor(eqx.Module):
         )
 
     def _repeats(
-        self, state: SensorState, seen: Bool[Array, "dy"], y: Array, spread: Array | None
+        self, state: SensorState, y: Array, move: Array, spread: Array | None
     ) -> SensorState:
-        same = seen & (y == state.last)
-        moved = seen & ~same & ~jnp.isnan(state.last)
+        seen = ~jnp.isnan(y)
+        same = seen & (move == 0.0)
+        moved = seen & ~same & ~jnp.isnan(move)
         should_move = True if spread is None else ~(spread <= _STILL * state.change)
         # A run teaches no more repeats than it takes to fail, lest a stuck sensor become normal.
         lesson = jnp.minimum(state.run - 1.0, self.stuck / self._nats_per_repeat(state))
         learn = moved & (state.run >= 1.0)
         rate = 1.0 / jnp.clip(state.count, 1, self.baseline)
-        step = jnp.abs(y - state.last)
+        step = jnp.abs(move)
         change = state.change * jnp.exp(rate * jnp.sign(step - state.change))
         change = jnp.where(jnp.isnan(state.change), step, change)
         return eqx.tree_at(

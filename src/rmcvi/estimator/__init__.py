@@ -12,7 +12,6 @@ from rmcvi.estimator._fleet import Fleet as Fleet
 from rmcvi.estimator._health import Alarm as Alarm
 from rmcvi.estimator._health import Health as Health
 from rmcvi.estimator._live import Live as Live
-from rmcvi.estimator._live import Told as Told
 from rmcvi.estimator._query import Forecast as Forecast
 from rmcvi.estimator._query import Imputed as Imputed
 from rmcvi.estimator._records import LearnerInfo as LearnerInfo
@@ -20,3 +19,4 @@ from rmcvi.estimator._records import LearnerState as LearnerState
 from rmcvi.estimator._run import run as run
 from rmcvi.estimator._run import scan as scan
 from rmcvi.estimator._smooth import Smoothed as Smoothed
+from rmcvi.estimator._told import Told as Told

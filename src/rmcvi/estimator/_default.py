@@ -1,14 +1,23 @@
 """The learner for standardised columns of which nothing is known."""
 
+from typing import Any
+
+import equinox as eqx
 import jax.numpy as jnp
 import optax
 
 from rmcvi._core.checks import check_int
+from rmcvi._core.positive import unconstrained
 from rmcvi.estimator._estimator import OnlineEstimator
+from rmcvi.estimator._health import Health
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.models import LinearGaussian
 from rmcvi.optim import robbins_monro
 from rmcvi.recursion import RMCVI
+
+LEAST_NOISE = 0.1
+"""Of states and observations, in standard units. With less, the weights of a few particles collapse
+as soon as one column moves smoothly, and a column that was still is not followed when it moves."""
 
 
 def default_learner(dim_obs: int, dim_input: int = 0, *, particles: int = 30) -> OnlineEstimator:
@@ -31,6 +40,27 @@ def default_learner(dim_obs: int, dim_input: int = 0, *, particles: int = 30) ->
         model,
         LinearGaussianFamily(),
         RMCVI(check_int("particles", particles, 2), window=8, bptt=2),
-        optax.adam(rate),
+        optax.chain(optax.adam(rate), _least_noise()),
         optax.sgd(0.0),
+        # Shorter steps would keep it where a change of the world has left it.
+        health=Health(damp=False),
     )
+
+
+def _least_noise() -> optax.GradientTransformation:
+    """Steps that end where a noise would be less are shorter."""
+    low = unconstrained(LEAST_NOISE)
+
+    def noises(model: Any) -> tuple[Any, Any]:
+        return model.raw_transition_noise, model.raw_emission_noise
+
+    def init(params: Any) -> Any:
+        del params
+        return optax.EmptyState()
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        pairs = zip(noises(updates), noises(params), strict=True)
+        bounded = tuple(jnp.maximum(step, low.astype(at.dtype) - at) for step, at in pairs)
+        return eqx.tree_at(noises, updates, bounded), state
+
+    return optax.GradientTransformation(init, update)

@@ -31,6 +31,8 @@ class Alarm(enum.IntFlag):
     UNSTABLE = 4
     DRIFT = 8
     SENSOR = 16
+    UNSOUND = 32
+    LOST = 64
 
     @property
     def sentences(self) -> list[str]:
@@ -53,6 +55,11 @@ _SENTENCES = {
     ),
     Alarm.DRIFT: "The level of the predictive score has changed: so has the world, or a sensor.",
     Alarm.SENSOR: "A coordinate behaves as no healthy sensor would under this model.",
+    Alarm.UNSOUND: (
+        "The learner gave a prediction or a state that is not a sensible number: it went back to "
+        "its last sound state, and where need be the last value was told instead."
+    ),
+    Alarm.LOST: "The learner could not be saved: it has started afresh and learns anew.",
 }
 
 

@@ -8,72 +8,40 @@
 Values go in and come out in their own units. Each row is standardised by what came before it.
 """
 
+import copy
 import dataclasses
 import os
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from rmcvi._contract import AbstractLearner
-from rmcvi._core.checks import check_instance, check_int, check_option
+from rmcvi._core.checks import check_instance, check_int
 from rmcvi.data import Scaling, Standardiser
 from rmcvi.estimator._checkpoint import load, peek, save
 from rmcvi.estimator._default import default_learner
+from rmcvi.estimator._episodes import Episodes
 from rmcvi.estimator._estimator import OnlineEstimator
 from rmcvi.estimator._health import Alarm
-from rmcvi.estimator._one_row import Monitors, Program, Row
+from rmcvi.estimator._one_row import Program, Row, Watch
 from rmcvi.estimator._parameters import parameters
+from rmcvi.estimator._told import Ahead, Told
+from rmcvi.estimator._values import Values, names, step_length, vector
 
 LONGEST = 64
 """The longest window that the remedy for a short one may reach."""
 
-Values = Mapping[str, float] | Sequence[float] | np.ndarray
-
-
-def _none() -> np.ndarray:
-    return np.zeros(0)
-
-
-@dataclass(frozen=True)
-class Told:
-    """What one row brought, in the units of the data; dicts if the row was one."""
-
-    mean: Any
-    """Prediction, made before the row was seen (NaN while nothing is known of a column)."""
-    low: Any
-    high: Any
-    log_score: float
-    """Log-density of the row under the prediction, over what was observed."""
-    failure: Any
-    """Evidence in [0, 1] that a column's sensor has failed (above 1/2: it has)."""
-    alarms: tuple[str, ...]
-    """Sentences; empty if all is well."""
-    filled: Any = None
-    """Posterior of each value that was not observed, NaN where it was."""
-    state_mean: np.ndarray = field(default_factory=_none)
-    """Filtered mean of the hidden state, in the learner's units; empty if there is none."""
-    state_std: np.ndarray = field(default_factory=_none)
-    elbo: float = np.nan
-    """Evidence lower bound per row so far, of the rows as the learner sees them."""
-    ess: float = np.nan
-    """Effective sample size."""
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """A forecast: one entry per step."""
-
-    mean: list[Any]
-    low: list[Any]
-    high: list[Any]
-
 
 class Live:
-    """Holds a learner, its state and a standardiser; every call moves it on."""
+    """Holds a learner, its state and a standardiser; every call moves it on.
+
+    Threads may share one: calls wait for one another. It can be copied (`copy.deepcopy`), and
+    written to a file (`save`), but not pickled, and it does not live on in a forked process.
+    """
 
     def __init__(
         self,
@@ -91,13 +59,14 @@ class Live:
             columns: names (or the number) of the observed columns.
             inputs: names (or the number) of the columns that are known beforehand.
             learner: any learner for standardised columns (default: `default_learner`).
-            standardiser: how units are learned (True: robustly, never forgetting; False: the
-                learner takes the columns as they are).
+            standardiser: how units are learned (True: robustly; what a failing column says is
+                doubted, and a new level is followed; False: the learner takes the columns as
+                they are).
             seed: of all random numbers.
             remedy: lengthen a window that is too short (the next row then compiles anew).
         """
-        self.columns = _names("columns", columns, "y")
-        self.inputs = _names("inputs", inputs, "u")
+        self.columns = names("columns", columns, "y")
+        self.inputs = names("inputs", inputs, "u")
         if not self.columns:
             raise ValueError("columns: got none, expected at least one")
         dims = len(self.columns), len(self.inputs)
@@ -114,38 +83,69 @@ class Live:
             self.scaling = dataclasses.replace(self.scaling, mean=nothing, scale=one, frozen=True)
         self.remedy = remedy
         self._as_dict = False
-        self._origin = np.full(dims[0], np.nan)
+        self._last = np.full(dims[0], np.nan)
+        self._episodes = Episodes(self.columns)
+        self._lock, self._process = threading.RLock(), os.getpid()
         state = self.learner.init(jax.random.key(check_int("seed", seed, 0)))
-        self._program = Program(self.learner, state, Monitors.fresh(dims[0]))
+        self._program = Program(self.learner, state, Watch.fresh(dims[0]))
 
     @property
     def state(self) -> PyTree:
         """The learner's state, yours to keep."""
-        return jax.tree.map(jax.numpy.copy, self._program.state)
+        with self._alone():
+            return jax.tree.map(jax.numpy.copy, self._program.state)
 
     @state.setter
     def state(self, state: PyTree) -> None:
-        self._program = Program(self.learner, state, self._program.monitors)
+        with self._alone():
+            self._program = Program(self.learner, state, self._program.watch)
+
+    @property
+    def recoveries(self) -> int:
+        """Rows on which the learner went back to a sound state, or was replaced."""
+        with self._alone():
+            return int(self._program.watch.soundness.recoveries)
+
+    def _alone(self) -> threading.RLock:
+        """For `with`: the state is given up and replaced at each row, by one thread at a time."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "Live: got a call in a forked process, where its compiled program would hang; "
+                "start processes with multiprocessing's 'spawn', and use save and load"
+            )
+        return self._lock
 
     def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Told:
         """Predict the row, score the prediction, then learn from the row."""
-        self._as_dict = isinstance(y, Mapping)
-        row = _vector("y", y, self.columns, np.nan)
-        known = _vector("u", u, self.inputs, None)
-        scaling, z = self.scaling, row
+        row = vector("y", y, self.columns, np.nan)
+        known = vector("u", u, self.inputs, None)
+        length = step_length(dt)
+        with self._alone():
+            self._as_dict = isinstance(y, Mapping)
+            return self._learn(np.where(np.isfinite(row), row, np.nan), known, length)
+
+    def _learn(self, row: np.ndarray, known: np.ndarray, dt: float) -> Told:
+        scaling, z, last = self.scaling, row, self._last
         if not self._raw:
             self.scaling, z = self.standardiser.step(scaling, row)
-        finite = np.where(np.isfinite(row), row, np.nan)
-        new = np.isnan(self._origin)
-        if new.any():
-            self._origin = np.where(new, finite, self._origin)
-        told = self._program.step(
-            z, finite - self._origin, scaling.scale, known, 1.0 if dt is None else float(dt)
-        )
+        values = [z, scaling.transform(last), row - last, scaling.scale]
+        told = self._program.step(values, known, dt)
+        self._last = np.where(np.isnan(row), last, row)
         flags = Alarm(told.alarms)
-        if self.remedy and Alarm.WINDOW_SHORT in flags:
+        if Alarm.LOST in flags:
+            self._start_afresh(told.recoveries)
+        elif self.remedy and Alarm.WINDOW_SHORT in flags:
             self._lengthen()
-        return self._tell(told, scaling, row, flags, new)
+        return self._tell(told, scaling, (row, z, last), flags)
+
+    def _start_afresh(self, recoveries: int) -> None:
+        """A learner that cannot be saved forgets everything but how often it was saved."""
+        state = self.learner.init(jax.random.key(recoveries))
+        watch, kept = Watch.fresh(len(self.columns)), self._program.watch.soundness
+        soundness = dataclasses.replace(kept, strikes=watch.soundness.strikes)
+        self._program = Program(
+            self.learner, state, dataclasses.replace(watch, soundness=soundness)
+        )
 
     def _lengthen(self) -> None:
         learner = self.learner
@@ -154,36 +154,31 @@ class Live:
             self.learner, self.state = learner.lengthen(self._program.state)
 
     def _tell(
-        self, told: Row, scaling: Scaling, row: np.ndarray, flags: Alarm, new: np.ndarray
+        self, told: Row, scaling: Scaling, values: tuple[np.ndarray, ...], flags: Alarm
     ) -> Told:
-        """In the units of the data; of a column that is `new` nothing was known."""
+        """In the units of the data; of a column that never had a value nothing was known."""
+        row, z, last = values
+        new = np.isnan(last)
         mean, low, high, filled = np.where(new, np.nan, scaling.inverse(np.stack(told[:4])))
-        filled = np.where(np.isnan(row), filled, np.nan)
-        score = np.nan if new[np.isfinite(row)].all() else told.log_score
+        alarms = self._episodes.step(row, last, (mean, low, high), told.kind, flags)
+        score = np.nan if new[~np.isnan(z)].all() else told.log_score
         return Told(
             *(self._shape(v) for v in (mean, low, high)),
-            log_score=score if self._raw else score + scaling.log_jacobian(row),
+            log_score=score if self._raw else score + scaling.log_jacobian(z),
             failure=self._shape(told.failure),
-            alarms=self._sentences(flags, told.failure),
-            filled=self._shape(filled),
+            alarms=alarms,
+            filled=self._shape(np.where(np.isnan(row), filled, np.nan)),
             state_mean=told.state_mean,
             state_std=told.state_std,
             elbo=told.elbo,
             ess=told.ess,
+            recoveries=told.recoveries,
         )
-
-    def _sentences(self, flags: Alarm, failure: np.ndarray) -> tuple[str, ...]:
-        """One for each flag; that of the sensors says which."""
-        if not flags:
-            return ()
-        sentences = (flags & ~Alarm.SENSOR).sentences
-        for name in np.array(self.columns)[failure > 0.5]:
-            sentences.append(f"{name}: behaves as no healthy sensor would under this model.")
-        return tuple(sentences)
 
     def parameters(self, *, whole: bool = False) -> dict[str, Any]:
         """What has been learned: scalars by name, or with `whole` a model's arrays."""
-        return parameters(self.learner, self._program.state, self.columns, whole=whole)
+        with self._alone():
+            return parameters(self.learner, self._program.state, self.columns, whole=whole)
 
     def forecast(
         self,
@@ -203,22 +198,35 @@ class Live:
             rows = [] if u is None else list(u)
             if len(rows) != horizon:
                 raise ValueError(f"u: got {len(rows)} rows, expected {horizon}, one per step")
-            known = np.stack([_vector("u", v, self.inputs, None) for v in rows])
-        told = ask(
-            self._program.state, horizon, known, None if dt is None else np.asarray(dt), level=level
-        )
-        raw = (self.scaling.inverse(np.asarray(v)) for v in (told.mean, told.low, told.high))
+            known = np.stack([vector("u", v, self.inputs, None) for v in rows])
+        lengths = None if dt is None else np.array([step_length(v) for v in dt])
+        with self._alone():
+            told = jax.device_get(ask(self._program.state, horizon, known, lengths, level=level))
+        raw = (self.scaling.inverse_ahead(v) for v in (told.mean, told.low, told.high))
         return Ahead(*([self._shape(row) for row in part] for part in raw))
 
     def save(self, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
         """Write everything to one file, all of it or nothing; `extra` may hold any JSON."""
-        window = getattr(_recursion(self.learner), "window", None)
-        kept = {"columns": self.columns, "inputs": self.inputs, "window": window}
-        kept |= {"standardiser": dataclasses.asdict(self.standardiser)}
-        kept |= {"scaling": self.scaling.to_json(), "extra": extra or {}}
-        leaves = jax.device_get(jax.tree.leaves(self._program.monitors))
-        kept |= {"monitors": [leaf.tolist() for leaf in leaves], "origin": self._origin.tolist()}
-        save(path, self.learner, self._program.state, {"live": kept})
+        with self._alone():
+            window = getattr(_recursion(self.learner), "window", None)
+            leaves = jax.device_get(jax.tree.leaves(self._program.watch))
+            kept = self._settings() | {
+                "window": window,
+                "scaling": self.scaling.to_json(),
+                "extra": extra or {},
+                "monitors": [leaf.tolist() for leaf in leaves],
+                "last": self._last.tolist(),
+                "episodes": self._episodes.to_json(),
+            }
+            save(path, self.learner, self._program.state, {"live": kept})
+
+    def _settings(self) -> dict[str, Any]:
+        """What a file must agree with."""
+        return {
+            "columns": self.columns,
+            "inputs": self.inputs,
+            "standardiser": None if self._raw else dataclasses.asdict(self.standardiser),
+        }
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Go on from a file that `save` wrote for a learner like this; returns its `extra`."""
@@ -226,23 +234,43 @@ class Live:
         if kept is None:
             raise ValueError(f"{path}: got a checkpoint of a bare learner, expected one of Live")
         learner, window = self.learner, getattr(_recursion(self.learner), "window", None)
+        for name, value in self._settings().items():
+            if kept[name] != value:
+                raise ValueError(f"{path}: {name}: file has {kept[name]}, this has {value}")
         if isinstance(learner, OnlineEstimator) and window and kept["window"] > window:
             learner, _ = learner.lengthen(learner.init(jax.random.key(0)), kept["window"])
         state, _ = load(path, learner)
-        mine = {"columns": self.columns, "inputs": self.inputs}
-        mine |= {"standardiser": dataclasses.asdict(self.standardiser)}
-        for name, value in mine.items():
-            if kept[name] != value:
-                raise ValueError(f"{path}: {name}: file has {kept[name]}, this has {value}")
-        shapes, tree = jax.tree.flatten(Monitors.fresh(len(self.columns)))
-        if "monitors" in kept:
-            rows = zip(kept["monitors"], shapes, strict=True)
-            shapes = [jax.numpy.asarray(value, like.dtype) for value, like in rows]
-            self._origin = np.array(kept["origin"], float)
-        self.learner = learner
-        self._program = Program(learner, state, jax.tree.unflatten(tree, shapes))
-        self.scaling = Scaling.from_json(kept["scaling"])
+        try:
+            watch = _restored(Watch.fresh(len(self.columns)), kept["monitors"])
+            last = np.array(kept["last"], float).reshape(len(self.columns))
+            episodes = Episodes(self.columns, kept["episodes"])
+        except (KeyError, TypeError, ValueError):
+            message = f"{path}: its monitors are not as Live of this version writes them"
+            raise ValueError(f"{message}; learn the stream anew") from None
+        with self._alone():
+            self.learner, self._last, self._episodes = learner, last, episodes
+            self._program = Program(learner, state, watch)
+            self.scaling = Scaling.from_json(kept["scaling"])
         return kept["extra"]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Live":
+        """Another one that goes on from here."""
+        with self._alone():
+            other = object.__new__(type(self))
+            vars(other).update(vars(self))
+            other._episodes = copy.deepcopy(self._episodes)
+            other._program = Program(self.learner, self._program.state, self._program.watch)
+            other._lock = threading.RLock()
+        return other
+
+    def __copy__(self) -> "Live":
+        """As `copy.deepcopy`: two of them cannot share a state."""
+        return copy.deepcopy(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Live: cannot be pickled; write it with save(path), read it with load(path)"
+        )
 
     def _shape(self, values: Any) -> Any:
         array = np.asarray(values, float)
@@ -255,32 +283,13 @@ def _recursion(learner: AbstractLearner) -> Any:
     return getattr(learner, "recursion", None)
 
 
-def _names(name: str, given: Sequence[str] | int, prefix: str) -> list[str]:
-    if isinstance(given, str):
-        raise ValueError(f"{name}: got {given!r}, expected a list of names or their number")
-    if isinstance(given, int):
-        return [f"{prefix}{i}" for i in range(check_int(name, given, 0))]
-    names = [str(v) for v in given]
-    if len(set(names)) != len(names):
-        raise ValueError(f"{name}: got {names}, expected different names")
-    return names
-
-
-def _vector(name: str, values: Values | None, names: list[str], absent: float | None) -> Any:
-    """A row as an array, in the order of `names`; what a dict does not hold is `absent`."""
-    if values is None:
-        if names and absent is None:
-            raise ValueError(f"{name}: got nothing, expected {', '.join(names)}")
-        return np.full(len(names), np.nan)
-    row: Any = values
-    if isinstance(values, Mapping):
-        for key in values:
-            check_option(name, key, names)
-        lacking = [k for k in names if k not in values]
-        if lacking and absent is None:
-            raise ValueError(f"{name}: got no {', '.join(lacking)}, expected every input")
-        row = [values.get(k, absent) for k in names]
-    array = np.array([np.nan if v is None else v for v in row], float)
-    if array.shape != (len(names),):
-        raise ValueError(f"{name}: got {array.size} values, expected {len(names)}")
-    return array
+def _restored(like: Watch, kept: list[Any]) -> Watch:
+    """The arrays of a file, if they have the shapes of `like`."""
+    leaves, tree = jax.tree.flatten(like)
+    arrays = []
+    for value, leaf in zip(kept, leaves, strict=True):
+        array = np.array(value, leaf.dtype)
+        if array.shape != leaf.shape:
+            raise ValueError(f"got shape {array.shape}, expected {leaf.shape}")
+        arrays.append(jax.numpy.asarray(array))
+    return jax.tree.unflatten(tree, arrays)

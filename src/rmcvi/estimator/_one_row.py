@@ -11,42 +11,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from rmcvi._contract import AbstractLearner, Filtered, Prediction
+from rmcvi._core import tree
 from rmcvi._core.inputs import Inputs
 from rmcvi.conjugate import Band
-from rmcvi.diagnostics import (
-    DriftDetector,
-    DriftState,
-    PeerMonitor,
-    PeerState,
-    SensorMonitor,
-    SensorState,
-)
 from rmcvi.estimator._estimator import OnlineEstimator
 from rmcvi.estimator._health import Alarm
+from rmcvi.estimator._monitors import Monitors, Values, watch
 from rmcvi.estimator._predict import expected_observation
+from rmcvi.estimator._soundness import Soundness, is_sound, strict_leaves
 
 DRAWS = 100
 """Draws of a state behind a value that was not observed."""
-SENSORS, PEERS, DRIFT = SensorMonitor(), PeerMonitor(), DriftDetector()
-MOST_PEERS = 32
-"""Columns that are compared with one another; the work grows with their third power."""
-
-
-class Monitors(eqx.Module):
-    """Eyes of the shell, for learners that have none of their own."""
-
-    sensors: SensorState
-    peers: PeerState | None
-    drift: DriftState
-
-    @classmethod
-    def fresh(cls, dim: int) -> "Monitors":
-        """Nothing seen of `dim` columns."""
-        peers = PEERS.init(dim) if 1 < dim <= MOST_PEERS else None
-        return cls(SENSORS.init(dim), peers, DRIFT.init())
 
 
 class Row(NamedTuple):
@@ -58,25 +36,28 @@ class Row(NamedTuple):
     filled: np.ndarray
     """Posterior mean of the row; of use where nothing was observed."""
     failure: np.ndarray
+    kind: np.ndarray
+    """Why a column has failed, as in `_monitors`; 0 if it has not."""
     state_mean: np.ndarray
     state_std: np.ndarray
     log_score: float
     elbo: float
     ess: float
     alarms: int
+    recoveries: int
 
 
 class Program:
     """A learner with its state and the monitors', moved on row by row."""
 
-    def __init__(self, learner: AbstractLearner, state: PyTree, monitors: Monitors):
+    def __init__(self, learner: AbstractLearner, state: PyTree, watch: "Watch"):
         arrays, static = eqx.partition(learner, eqx.is_array)
         self.arrays = jax.tree.leaves(arrays)
-        leaves, tree = jax.tree.flatten((_copied(state), _copied(monitors)))
+        leaves, tree = jax.tree.flatten((_copied(state), _copied(watch)))
         kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
         self._fixed = _Fixed(static, jax.tree.structure(arrays), tree, kinds)
-        self._leaves = _raw(leaves)
-        self._dim = learner.dim_obs
+        self._leaves, self._learner = _raw(leaves), learner
+        self._strict: np.ndarray | None = None
 
     @property
     def state(self) -> PyTree:
@@ -84,29 +65,52 @@ class Program:
         return self._fixed.unflatten(self._leaves)[0]
 
     @property
-    def monitors(self) -> Monitors:
-        """The monitors' state; it lives until the next row."""
+    def watch(self) -> "Watch":
+        """What is remembered besides; it lives until the next row."""
         return self._fixed.unflatten(self._leaves)[1]
 
-    def step(
-        self, z: np.ndarray, raw: np.ndarray, scale: np.ndarray, u: np.ndarray, dt: float
-    ) -> Row:
-        """Predict `z`, learn from it; `raw` is the same in the data's units, but for an origin."""
-        row = np.concatenate([z, raw, scale, u, [dt]])
-        self._leaves, told = _step(self._fixed, self._leaves, self.arrays, row)
-        return self._cut(np.asarray(told))
+    def step(self, values: list[np.ndarray], u: np.ndarray, dt: float) -> Row:
+        """Predict a row, learn from it; `values` are the fields of `Values`."""
+        row = np.concatenate([*values, u, [dt]])
+        if self._strict is None:
+            self._strict = self._find_strict(len(row))
+        self._leaves, told = _step(self._fixed, self._leaves, self.arrays, row, self._strict)
+        return _cut(np.asarray(told), self._learner.dim_obs)
 
-    def _cut(self, told: np.ndarray) -> Row:
-        d = self._dim
-        k = (len(told) - 5 * d - 4) // 2
-        ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 5 * d + k, 5 * d + 2 * k]
-        told = told.astype(float)
-        *parts, numbers = (told[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
-        score, elbo, ess, alarms = numbers.tolist()
-        mean, low, high, filled, failure, state_mean, state_std = parts
-        return Row(
-            mean, low, high, filled, failure, state_mean, state_std, score, elbo, ess, int(alarms)
-        )
+    def _find_strict(self, size: int) -> np.ndarray:
+        """Which arrays never hold NaN: those that do not after a row of nothing."""
+        d, nothing = self._learner.dim_obs, np.full(size, np.nan)
+        nothing[4 * d :] = 1.0
+        begin = self._learner.init(jax.random.key(0)), Watch.fresh(d)
+        leaves = _raw(jax.tree.leaves(_copied(begin)))
+        before = strict_leaves(leaves)
+        after, _ = _step(self._fixed, leaves, self.arrays, nothing, np.zeros(len(leaves), bool))
+        return np.array(before) & np.array(strict_leaves(after))
+
+
+class Watch(eqx.Module):
+    """What the shell remembers besides the learner's state."""
+
+    monitors: Monitors
+    soundness: Soundness
+
+    @classmethod
+    def fresh(cls, dim: int) -> "Watch":
+        """Nothing seen of `dim` columns."""
+        return cls(Monitors.fresh(dim), Soundness.fresh(dim))
+
+
+def _cut(told: np.ndarray, d: int) -> Row:
+    k = (len(told) - 6 * d - 5) // 2
+    ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 6 * d, 6 * d + k, 6 * d + 2 * k]
+    told = told.astype(float)
+    *parts, numbers = (told[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
+    mean, low, high, filled, failure, kind, state_mean, state_std = parts
+    score, elbo, ess, alarms, recoveries = numbers.tolist()
+    return Row(
+        *(mean, low, high, filled, failure, kind, state_mean, state_std),
+        *(score, elbo, ess, int(alarms), int(recoveries)),
+    )
 
 
 class _Fixed:
@@ -124,8 +128,8 @@ class _Fixed:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, _Fixed) and self._key == other._key)
 
-    def unflatten(self, leaves: Any) -> tuple[PyTree, Monitors]:
-        """The learner's state and the monitors; keys travel as numbers."""
+    def unflatten(self, leaves: Any) -> tuple[PyTree, Watch]:
+        """The learner's state and what is remembered besides; keys travel as numbers."""
         pairs = zip(leaves, self.kinds, strict=True)
         whole = [v if kind is None else jax.random.wrap_key_data(v, impl=kind) for v, kind in pairs]
         return jax.tree.unflatten(self.tree, whole)
@@ -145,28 +149,45 @@ def _raw(leaves: list[Array]) -> tuple[Array, ...]:
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _step(
-    fixed: _Fixed, leaves: tuple[Array, ...], arrays: list[Array], row: Float[Array, "n"]
+    fixed: _Fixed,
+    leaves: tuple[Array, ...],
+    arrays: list[Array],
+    row: Float[Array, "n"],
+    strict: Bool[Array, "leaves"],
 ) -> tuple[tuple[Array, ...], Float[Array, "m"]]:
     learner = eqx.combine(jax.tree.unflatten(fixed.arrays, arrays), fixed.static)
-    state, monitors = fixed.unflatten(leaves)
+    old, before = fixed.unflatten(leaves)
     d = learner.dim_obs
-    y, raw, scale, rest = row[:d], row[d : 2 * d], row[2 * d : 3 * d], row[3 * d :]
+    values, rest = Values(*row[: 4 * d].reshape(4, d)), row[4 * d :]
     inputs = Inputs(rest[:-1], rest[-1])
-    state, info = learner.step(state, y, inputs)
-    prediction = getattr(info, "prediction", None) or _nothing(d)
-    filled, mean, std = _present(learner, state, y, inputs, prediction)
-    monitors, failure, alarms = _watch(monitors, info, prediction, (y, filled), raw, scale)
+    state, info = learner.step(old, values.y, inputs)
+    prediction, told_well = before.soundness.judge(
+        getattr(info, "prediction", None) or _nothing(d), values, before.monitors.sensors.change
+    )
+    # What came before the row is sound: it was checked after the row before.
+    new, size = _raw(jax.tree.leaves(state)), len(jax.tree.leaves(state))
+    sound = is_sound(new, strict[:size])
+    kept = [jnp.where(sound & told_well, a, b) for a, b in zip(new, leaves[:size], strict=True)]
+    state, _ = fixed.unflatten([*kept, *leaves[size:]])
+    filled, mean, std = _present(learner, state, values.y, inputs, prediction)
+    monitors, failure, kind, alarms = watch(before.monitors, info, prediction, values, filled)
+    seeing = is_sound(monitors, strict[size : size + len(jax.tree.leaves(monitors))])
+    monitors, sound = tree.where(seeing, monitors, before.monitors), sound & seeing
+    soundness = before.soundness.conclude(prediction, values, told_well, sound)
+    alarms = jnp.where(sound & told_well, alarms, alarms | int(Alarm.UNSOUND))
+    alarms = jnp.where(soundness.lost, alarms | int(Alarm.LOST), alarms)
     numbers = [
         prediction.log_score,
         _number(info, "elbo") / jnp.maximum(_number(state, "t"), 1.0),
         _number(info, "ess"),
-        alarms.astype(float),
+        alarms,
+        soundness.recoveries,
     ]
     told = jnp.concatenate(
-        [prediction.mean, prediction.low, prediction.high, filled, failure, mean, std]
+        [prediction.mean, prediction.low, prediction.high, filled, failure, kind, mean, std]
         + [v[None].astype(float) for v in numbers]
     )
-    return _raw(jax.tree.leaves((state, monitors))), told
+    return _raw(jax.tree.leaves((state, Watch(monitors, soundness)))), told
 
 
 def _nothing(dim: int) -> Prediction:
@@ -206,39 +227,3 @@ def _present(
 
     filled = jax.lax.cond(gaps, draw, lambda: y)
     return filled, told.mean, std
-
-
-def _watch(
-    monitors: Monitors,
-    info: Any,
-    prediction: Prediction,
-    row: tuple[Array, Array],
-    raw: Array,
-    scale: Array,
-) -> tuple[Monitors, Array, Array]:
-    """Failure scores and alarms: the learner's own, and the shell's for what it lacks.
-
-    Sensors are always watched here as well, for standardised values never repeat exactly. `row` is
-    what was observed, and the same with its gaps filled, in the learner's units.
-    """
-    spread = 0.5 * (prediction.high - prediction.low) * scale
-    sensors, failure, _ = SENSORS.step(monitors.sensors, raw, prediction.p_value, spread)
-    own = getattr(info, "sensor_score", None)
-    failure = failure if own is None else jnp.maximum(failure, own)
-    peers = monitors.peers
-    if peers is not None:
-        peers, apart, _ = PEERS.step(peers, *row)
-        failure = jnp.maximum(failure, apart)
-    drift, flags = monitors.drift, getattr(info, "alarms", None)
-    if flags is None:
-        # In units of each column's usual change, or a gap in one would look like a change.
-        change = sensors.change / scale
-        unit = jnp.where((change > 0.0) & ~jnp.isnan(prediction.p_value), change, 1.0)
-        number = jnp.maximum(jnp.sum(~jnp.isnan(prediction.p_value)), 1)
-        score = (prediction.log_score + jnp.sum(jnp.log(unit))) / number
-        drift, drifted, change = DRIFT.step(drift, score)
-        # A score that rises is a learner that learns.
-        flags = jnp.where(drifted & (change < 0.0), int(Alarm.DRIFT), 0)
-    failed = jnp.any(failure > 0.5)
-    flags = jnp.where(failed, flags | int(Alarm.SENSOR), flags)
-    return Monitors(sensors, peers, drift), failure, flags

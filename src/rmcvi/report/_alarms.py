@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-PAUSE = 25
-"""Rows of silence after which the same sentence is a new episode."""
+from rmcvi._core.remarks import PAUSE
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from rmcvi._core.files import replace
 from rmcvi.report._figure import style
-from rmcvi.report._summary import replace
 from rmcvi.report._write import asset, environment
 
 
@@ -71,7 +71,7 @@ def page(title: str, sections: Sequence[Section], path: str | os.PathLike[str]) 
         .get_template("page.html")
         .render(title=title, sections=sections, kind=_kind, style=Markup(asset("style.css")))
     )
-    replace(target, text)
+    replace(target, text.encode("utf-8", "replace"))
     return target
 
 

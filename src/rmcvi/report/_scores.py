@@ -5,13 +5,15 @@ predicts the column's last value. Over all columns, errors are in each column's 
 deviations, so that units do not mix; a constant column has none and is left out there.
 """
 
+from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from rmcvi._core.remarks import WARM_UP, remarks
+from rmcvi.report._alarms import episodes
 from rmcvi.report._run import Run
 
 
@@ -78,10 +80,15 @@ def summarise(run: Run, scores: Scores, seconds: float | None = None) -> dict[st
     counted = int(observed[told].sum())
     per_value = float(run.log_score[told].sum() / counted) if counted else None
     overall = _line(scores, None) | {"log_score": per_value}
-    columns = {}
+    columns, lost = {}, lost_predictions(run)
     for i, name in enumerate(run.columns):
         line = _line(scores, i) | {"log_score": per_value if len(run.columns) == 1 else None}
-        columns[name] = line | {"values": int(observed[:, i].sum())}
+        columns[name] = line | {
+            "values": int(observed[:, i].sum()),
+            "scored": int(np.isfinite(scores.error[:, i]).sum()),
+            "lost_predictions": int(lost[:, i].sum()),
+            "lost_at_end": _at_end(lost[observed[:, i], i]),
+        }
     return {
         "rows": run.rows,
         "values": values,
@@ -89,7 +96,9 @@ def summarise(run: Run, scores: Scores, seconds: float | None = None) -> dict[st
         "level": run.level,
         "columns": columns,
         "overall": overall,
-        "alarms": {sentence: _raised(rows) for sentence, rows in run.alarms.items()},
+        "lost_predictions": int(lost.sum()),
+        "remarks": remarks(columns),
+        "alarms": dict(Counter(episode.sentence for episode in episodes(run.alarms))),
         "seconds": seconds,
         "rows_per_second": run.rows / seconds if seconds else None,
     }
@@ -105,9 +114,16 @@ def _line(scores: Scores, column: int | None) -> dict[str, Any]:
     }
 
 
-def _raised(rows: list[int]) -> int:
-    """How often an alarm was raised: rows without the same alarm just before."""
-    return 1 + sum(later - row > 1 for row, later in pairwise(rows))
+def lost_predictions(run: Run) -> np.ndarray:
+    """Where a value (rows, columns) should have been predicted and was not."""
+    seen = ~np.isnan(run.value)
+    told = np.isfinite(run.mean) & np.isfinite(run.low) & np.isfinite(run.high)
+    return seen & ~told & (np.cumsum(seen, 0) - seen >= WARM_UP)
+
+
+def _at_end(lost: np.ndarray) -> int:
+    """How many at the end of a column's values have no prediction."""
+    return int(np.argmin(np.append(lost[::-1], False)))
 
 
 def _spread(column: np.ndarray) -> float:

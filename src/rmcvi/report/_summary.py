@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rmcvi._core.files import replace, to_json
 from rmcvi.report._run import Run, read
 from rmcvi.report._scores import Scores, score
 from rmcvi.report._scores import summarise as numbers
@@ -16,7 +17,7 @@ def summarise(directory: str | os.PathLike[str], *, seconds: float | None = None
     """Write `summary.json` from the estimates, whatever was there; `seconds` is the run's time."""
     run = read(Path(directory))
     summary = numbers(run, score(run), seconds)
-    replace(Path(directory) / NAME, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    _write(Path(directory) / NAME, summary)
     return summary
 
 
@@ -27,18 +28,12 @@ def refresh(directory: Path, run: Run, scores: Scores) -> dict[str, Any]:
     if kept.get("rows") == run.rows and isinstance(kept.get("overall"), dict):
         return kept
     summary = numbers(run, scores)
-    replace(path, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    _write(path, summary)
     return summary
 
 
-def replace(path: Path, text: str) -> None:
-    """Write all of a file or nothing."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _write(path: Path, summary: dict[str, Any]) -> None:
+    replace(path, f"{to_json(summary, indent=1, ensure_ascii=False)}\n".encode("utf-8", "replace"))
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -9,13 +9,14 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from rmcvi._core.files import replace
 from rmcvi.report import _words
 from rmcvi.report._alarms import Episode, episodes
 from rmcvi.report._content import PARAMETERS, STATES, content
 from rmcvi.report._curves import calibrate
 from rmcvi.report._run import Run, read
 from rmcvi.report._scores import Scores, score, summarise
-from rmcvi.report._summary import refresh, replace
+from rmcvi.report._summary import refresh
 from rmcvi.report._svg import histogram, reliability
 from rmcvi.report._thin import thin
 
@@ -42,7 +43,7 @@ def write(directory: str | os.PathLike[str]) -> Path:
     scores = score(run)
     summary = summarise(run, scores, refresh(folder, run, scores).get("seconds"))
     path = folder / "report.html"
-    replace(path, render(run, scores, summary))
+    replace(path, render(run, scores, summary).encode("utf-8", "replace"))
     return path
 
 

@@ -135,7 +135,7 @@ function runs(start, end, point, half) {
   return found;
 }
 
-// Values outside their band: rings; beyond the edge of the chart: a triangle at the edge.
+// Values outside their band: rings, or dots where rings would hide the rows; beyond the edge of the chart: a triangle at the edge.
 class Outside {
   constructor(values, low, high) {
     this.values = values.map((v, i) => (v < low[i] || v > high[i] ? v : NaN));
@@ -145,13 +145,14 @@ class Outside {
     pen.lineWidth = 1.5;
     if (!dense(chart)) {
       const [a, b] = visible(this.values.length);
-      for (let i = a; i <= b; i++) this.mark(chart, pen, chart.x(i), this.values[i], 3.2);
+      const size = Math.max(1, Math.min(3.2, 0.6 * chart.span / (view.to - view.from)));
+      for (let i = a; i <= b; i++) this.mark(chart, pen, chart.x(i), this.values[i], size);
       return;
     }
     const { low, high } = decimate(this.values, view.from, view.to, chart.span);
     for (let p = 0; p < chart.span; p++) {
-      this.mark(chart, pen, LEFT + p + 0.5, high[p], 1.4);
-      if (low[p] !== high[p]) this.mark(chart, pen, LEFT + p + 0.5, low[p], 1.4);
+      this.mark(chart, pen, LEFT + p + 0.5, high[p], 0.9);
+      if (low[p] !== high[p]) this.mark(chart, pen, LEFT + p + 0.5, low[p], 0.9);
     }
   }
   mark(chart, pen, x, value, size) {

@@ -1,4 +1,4 @@
-"""Long streams of every plain kind, with every fault put in and taken out again, in single precision.
+"""Long streams of every plain kind, with every fault put in and taken out, in single precision.
 
 Column 0 has the fault, column 1 is healthy. What comes back is a handful of sums for each block of
 rows, made inside the compiled loop, so that a million rows need no memory.

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rmcvi.conjugate._rows import Rows
 from scipy.stats import t as student
 
 from rmcvi.conjugate._companion import Companion
-from rmcvi.conjugate._rows import Rows
 from rmcvi.conjugate._student import log_density, nodes, quantile, upper_tail
 
 

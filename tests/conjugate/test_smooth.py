@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rmcvi.conjugate._rows import Rows
 
 from rmcvi.conjugate._columns import Columns
 from rmcvi.conjugate._component import Component
 from rmcvi.conjugate._design import Design
-from rmcvi.conjugate._rows import Rows
 from rmcvi.conjugate._settings import Settings
 from rmcvi.conjugate._smooth import smooth
 

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi._contract import Prediction
-from rmcvi.estimator._monitors import HALF, Values
+from rmcvi.estimator._monitors import LEVEL, Values
+from rmcvi.estimator._predict import deviation
 
 LARGEST = 1e30
 """Numbers of a state beyond this are absurd: their squares are not finite in single precision."""
@@ -66,9 +67,9 @@ class Soundness(eqx.Module):
         unsound = unsound & jnp.isfinite(row.last)
         usual = jnp.where(change > 0.0, USUAL * change, self.reach) / row.scale
         scale = jnp.maximum(usual, 1e-6 * (1.0 + jnp.abs(row.last)))
-        spread = jnp.where(unsound, scale, 0.5 * (prediction.high - prediction.low) / HALF)
+        spread = jnp.where(unsound, scale, deviation(prediction, LEVEL))
         mean = jnp.where(unsound, row.last, prediction.mean)
-        simple = Prediction.gaussian(mean, spread, row.y, 0.9)
+        simple = Prediction.gaussian(mean, spread, row.y, LEVEL)
         replaced = Prediction(
             mean=mean,
             low=jnp.where(unsound, simple.low, prediction.low),

@@ -24,7 +24,7 @@ LARGEST = 1e30
 FAR = 1e3
 """Recent reaches of a column beyond which a prediction is absurd."""
 FADE = 0.9999
-"""What is left of a reach after a row: it halves in 7 000 rows."""
+"""What is left of a reach after a change: it halves in 7 000 changes."""
 STRIKES = 5.0
 """Unsound predictions, one soon after the other, after which the learner starts afresh."""
 REFUSED = 0.05
@@ -88,7 +88,8 @@ class Soundness(eqx.Module):
         sound = told & state
         more = jnp.where(told, jnp.where(state, -RELIEF, REFUSED), 1.0)
         return Soundness(
-            reach=jnp.maximum(FADE * self.reach, move),
+            # A column that is stuck or dead keeps its reach: it may come back.
+            reach=jnp.where(move > 0.0, jnp.maximum(FADE * self.reach, move), self.reach),
             known=self.known | finite,
             strikes=jnp.maximum(self.strikes + more, 0.0),
             recoveries=self.recoveries + ~sound,

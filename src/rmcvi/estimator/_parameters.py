@@ -37,7 +37,7 @@ def _arrays(learner: AbstractLearner, state: PyTree) -> dict[str, Array]:
     if isinstance(learner, OnlineEstimator):
         return dict(learner.model_at(state).parameters())
     if isinstance(state, SeasonalState):
-        first = jax.tree.map(lambda v: v[0], state.components)
+        first = jax.tree.map(lambda v: v[0], state.learned.components)
         noise = jnp.sqrt(first.noise.variance) * first.units.deviation
         return {
             "level": first.units.centre,

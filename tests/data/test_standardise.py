@@ -147,6 +147,15 @@ def test_a_fault_is_doubted_or_followed_and_then_over(kind: str) -> None:
         assert np.isfinite(inside).all() and abs(inside.mean()) < 0.5
 
 
+@pytest.mark.parametrize("code", [32767.0, 9.96921e36, -3.4028235e38])
+def test_an_absurd_first_value_ruins_nothing(code: float) -> None:
+    """Two codes for missing in the warm-up: units are those of the rest."""
+    ys = np.random.default_rng(7).normal(5.0, 2.0, (300, 1))
+    ys[[0, 7]] = code
+    zs, scaling = Standardiser().transform_stream(ys)
+    assert 1.0 < scaling.scale[0] < 4.0 and np.nanmax(np.abs(zs[10:])) < 6.0
+
+
 def test_columns_are_islands() -> None:
     """What one column does is nothing to the others, to the bit."""
     ys = np.random.default_rng(5).normal(size=(400, 2))

@@ -11,6 +11,8 @@ import numpy as np
 import rmcvi
 from rmcvi._contract import Prediction
 from rmcvi.baselines import Persistence
+from rmcvi.estimator._monitors import Values
+from rmcvi.estimator._soundness import Soundness
 from tests.estimator._resumed import small_learner
 
 
@@ -128,3 +130,14 @@ def test_gaps_are_no_fault() -> None:
         quiet.learn_one(y)
     assert quiet.recoveries == 0
     assert all(np.isfinite(v).all() for v in jax.tree.leaves(quiet.state))
+
+
+def test_a_column_that_is_stuck_or_dead_keeps_its_reach() -> None:
+    """Or, after a year of it, a prediction of its usual values would seem absurd."""
+    now, one, yes = Soundness.fresh(2), jnp.ones(2), jnp.asarray(True)
+    told = Prediction.gaussian(0.0 * one, one, one, 0.9)
+    moved = now.conclude(told, Values(one, one, 3.0 * one, one), yes, yes)
+    still = moved.conclude(told, Values(one, one, jnp.array([0.0, jnp.nan]), one), yes, yes)
+    np.testing.assert_array_equal(still.reach, moved.reach)
+    faded = still.conclude(told, Values(one, one, one, one), yes, yes)
+    assert np.all(np.asarray(faded.reach) < 3.0)

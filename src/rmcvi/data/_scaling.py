@@ -15,6 +15,8 @@ _FLOOR = 0.01
 """The smallest scale, in first ones."""
 _FADE = 0.98
 """What is left of a trend after a row ahead."""
+STEADY = 100.0
+"""Memory from which a column has no trend; it stays below while the trend matters."""
 NORMAL = 1.4826
 """Standard deviations in a median absolute deviation of normal data."""
 
@@ -58,6 +60,11 @@ class Scaling:
         """Columns with statistics."""
         return ~np.isnan(self.mean)
 
+    @property
+    def trending(self) -> np.ndarray:
+        """Columns whose trend matters: it moves them by their scale within a memory."""
+        return STEADY * np.abs(self.trend) > 2.0 * self.scale
+
     def transform(self, y: ArrayLike) -> np.ndarray:
         """Raw to standard units, for (dy,) or (..., dy)."""
         return (np.asarray(y, float) - self.mean) / self.scale
@@ -67,10 +74,10 @@ class Scaling:
         return self.mean + self.scale * np.asarray(z, float)
 
     def inverse_ahead(self, z: ArrayLike) -> np.ndarray:
-        """`inverse` for the rows that follow, (horizon, dy): a trend goes on, and fades."""
+        """`inverse` for the rows that follow, (horizon, dy): a clear trend goes on, and fades."""
         ahead = np.asarray(z, float)
         path = np.cumsum(_FADE ** np.arange(len(ahead))) - 1.0
-        return self.inverse(ahead) + path[:, None] * self.trend
+        return self.inverse(ahead) + path[:, None] * np.where(self.trending, self.trend, 0.0)
 
     def inverse_scale(self, spread: ArrayLike | float) -> np.ndarray:
         """Standard deviations, or other lengths, in raw units."""

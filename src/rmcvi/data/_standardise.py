@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from rmcvi._core.checks import check_int, check_real
 from rmcvi.data._errors import DataError
 from rmcvi.data._islands import STREAK, come_home, new_level, repeats
-from rmcvi.data._scaling import Scaling, begin
+from rmcvi.data._scaling import STEADY, Scaling, begin
 
 _LEVEL = 1.0 / 8.0
 """Rate of the recent level."""
@@ -33,8 +33,6 @@ _SMOOTH = 0.05
 """One less the correlation of neighbours: of slower columns the memory shrinks, else it grows."""
 _SHORTEST, _FIRST_MEMORY = 10.0, 30.0
 """The least memory, and the first."""
-_STEADY = 100.0
-"""Memory from which a column has no trend; it stays below while the trend matters."""
 _PACE, _CHANGE = 0.01, 0.02
 """Share of its memory by which it changes per value, and rate of the mean square change."""
 
@@ -135,7 +133,7 @@ class Standardiser:
         trusted = np.where(seen, y, scaling.trusted)
         trend = scaling.trend
         if self.memory is not None:
-            slow = smooth["memory"] < _STEADY
+            slow = smooth["memory"] < STEADY
             trend = np.where(slow, trend + 0.25 * rate**2 * e, (1.0 - _CHANGE) * trend)
         return replace(
             scaling,
@@ -157,8 +155,7 @@ class Standardiser:
         change = scaling.change + np.where(seen, _CHANGE * (square - scaling.change), 0.0)
         slow = change < 2.0 * _SMOOTH * variance
         memory = scaling.memory * np.where(slow, 1.0 - _PACE, 1.0 + _PACE)
-        trending = _STEADY * np.abs(scaling.trend) > 2.0 * scaling.scale
-        most = np.where(trending, min(_STEADY - 1.0, self.memory), self.memory)
+        most = np.where(scaling.trending, min(STEADY - 1.0, self.memory), self.memory)
         memory = np.where(seen, np.clip(memory, _SHORTEST, most), scaling.memory)
         return {"change": change, "memory": memory}
 

@@ -127,6 +127,7 @@ class OnlineEstimator(AbstractLearner):
             drift=(DriftDetector() if drift is True else drift or None) if watched else None,
             sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
             mask_failed=bool(mask_failed),
+            level=self.level,
         )
         if mask_failed and self.watch.sensors is None:
             raise ValueError("mask_failed: got True, expected False without sensors and draws")

@@ -17,12 +17,13 @@ from rmcvi.diagnostics import (
     gaussian_p_value,
 )
 from rmcvi.estimator._health import Alarm
+from rmcvi.estimator._predict import deviation
 
 SENSORS, PEERS, DRIFT = SensorMonitor(), PeerMonitor(), DriftDetector()
 MOST_PEERS = 32
 """Columns that are compared with one another; the work grows with their third power."""
-HALF = 1.645
-"""Standard deviations in half of a normal 90 % interval."""
+LEVEL = 0.9
+"""Probability of the intervals of a learner that does not say which."""
 STUCK, OUTLYING, APART = 1, 2, 3
 """Why a column has failed: it repeats, it is not as predicted, its peers disagree."""
 
@@ -67,7 +68,7 @@ def watch(
     Sensors are always watched here as well, for standardised values never repeat exactly. `filled`
     is the row with its gaps filled, in the learner's units.
     """
-    spread = 0.5 * (prediction.high - prediction.low) / HALF
+    spread = deviation(prediction, LEVEL)
     doubted = jnp.isnan(row.y) & ~jnp.isnan(row.move)
     tail = gaussian_p_value(row.full, prediction.mean, spread)
     p_value = jnp.where(doubted, tail, prediction.p_value)

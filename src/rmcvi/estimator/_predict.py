@@ -3,6 +3,8 @@
 Draws of x_{t-1} are pushed through the model.
 """
 
+from statistics import NormalDist
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
@@ -64,6 +66,11 @@ def expected_observation(
     if isinstance(model, AbstractGaussianModel):
         return jnp.mean(jax.vmap(lambda v: model.emission_mean(v, inputs))(x), 0)
     return jnp.mean(draws, 0)
+
+
+def deviation(prediction: Prediction, level: float) -> Float[Array, "dy"]:
+    """Standard deviations of normal predictions with these intervals."""
+    return 0.5 * (prediction.high - prediction.low) / NormalDist().inv_cdf(0.5 * (1.0 + level))
 
 
 def screen(

@@ -16,14 +16,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi._contract import Prediction
-from rmcvi.estimator._monitors import HALF, Values
+from rmcvi.estimator._monitors import LEVEL, Values
+from rmcvi.estimator._predict import deviation
 
 LARGEST = 1e30
 """Numbers of a state beyond this are absurd: their squares are not finite in single precision."""
 FAR = 1e3
 """Recent reaches of a column beyond which a prediction is absurd."""
 FADE = 0.9999
-"""What is left of a reach after a row: it halves in 7 000 rows."""
+"""What is left of a reach after a change: it halves in 7 000 changes."""
 STRIKES = 5.0
 """Unsound predictions, one soon after the other, after which the learner starts afresh."""
 REFUSED = 0.05
@@ -66,9 +67,9 @@ class Soundness(eqx.Module):
         unsound = unsound & jnp.isfinite(row.last)
         usual = jnp.where(change > 0.0, USUAL * change, self.reach) / row.scale
         scale = jnp.maximum(usual, 1e-6 * (1.0 + jnp.abs(row.last)))
-        spread = jnp.where(unsound, scale, 0.5 * (prediction.high - prediction.low) / HALF)
+        spread = jnp.where(unsound, scale, deviation(prediction, LEVEL))
         mean = jnp.where(unsound, row.last, prediction.mean)
-        simple = Prediction.gaussian(mean, spread, row.y, 0.9)
+        simple = Prediction.gaussian(mean, spread, row.y, LEVEL)
         replaced = Prediction(
             mean=mean,
             low=jnp.where(unsound, simple.low, prediction.low),
@@ -87,7 +88,8 @@ class Soundness(eqx.Module):
         sound = told & state
         more = jnp.where(told, jnp.where(state, -RELIEF, REFUSED), 1.0)
         return Soundness(
-            reach=jnp.maximum(FADE * self.reach, move),
+            # A column that is stuck or dead keeps its reach: it may come back.
+            reach=jnp.where(move > 0.0, jnp.maximum(FADE * self.reach, move), self.reach),
             known=self.known | finite,
             strikes=jnp.maximum(self.strikes + more, 0.0),
             recoveries=self.recoveries + ~sound,

@@ -10,6 +10,7 @@ from rmcvi._contract import Info, Prediction
 from rmcvi.diagnostics import DriftDetector, DriftState, SensorMonitor, SensorState
 from rmcvi.estimator._best import go_on
 from rmcvi.estimator._health import Alarm, Health, HealthState
+from rmcvi.estimator._predict import deviation
 
 
 class WatchState(eqx.Module):
@@ -41,6 +42,8 @@ class Watch(eqx.Module):
     drift: DriftDetector | None
     sensors: SensorMonitor | None
     mask_failed: bool = eqx.field(static=True)
+    level: float = eqx.field(static=True, default=0.9)
+    """Probability of the predictive intervals."""
 
     @property
     def damps(self) -> bool:
@@ -61,7 +64,7 @@ class Watch(eqx.Module):
         """Judge the sensors; when most fail together the model is the suspect, none is masked."""
         if self.sensors is None or state.sensors is None or prediction is None:
             return state, Suspicion(None, jnp.zeros(y.shape, bool))
-        spread = 0.5 * (prediction.high - prediction.low)
+        spread = deviation(prediction, self.level)
         sensors, score, failed = self.sensors.step(state.sensors, y, prediction.p_value, spread)
         few = 2 * jnp.sum(failed) <= y.size
         masked = failed & few & self.mask_failed

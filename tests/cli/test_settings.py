@@ -95,7 +95,9 @@ def test_seasons_of_the_calendar(
     schema = Schema("delimited", ("t", "a"), ("a",), (), ("t",), "iso", step, True, months)
     season = calendar_season(schema)
     assert season is not None
-    assert (season.period, season.long_period, season.long()) == (period, week, long)
+    assert (season.period, season.long_period) == (period, week)
+    learner = SeasonalLearner(1, period=period, long_period=week)
+    assert learner.design.long == long
     assert calendar_season(replace(schema, regular=False)) is None
     assert calendar_season(replace(schema, time_format="number")) is None
 

@@ -117,7 +117,7 @@ class Engine:
         if self._files:
             self._files[ESTIMATES].write(self._lines.line(*row))
             if self.rows % PARAMETERS_EVERY == 0:
-                numbers = {k: float(f"{v:.7g}") for k, v in self.live.parameters().items()}
+                numbers = {k: float(f"{v:.9g}") for k, v in self.live.parameters().items()}
                 if numbers:
                     self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
         if observation.source is not None:

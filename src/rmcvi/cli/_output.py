@@ -75,11 +75,11 @@ class Lines:
         return self._json % (row, dumps(time), *cells[:3], alarms, *rest)
 
     def _prepare(self, states: int) -> None:
-        """Formats of a whole row: seven digits, which is what single precision has."""
+        """Formats of a whole row: nine digits, so that a counter of 1e9 is told to the unit."""
         names = fields(self.columns, states)
         pairs = (dumps(name).replace("%", "%%") + ": %s" for name in names)
         self._json = "{" + ", ".join(pairs) + "}\n"
-        self._many = "%.7g " * (3 + 5 * len(self.columns) + 2 * states)
+        self._many = "%.9g " * (3 + 5 * len(self.columns) + 2 * states)
 
 
 def csv_text(text: str) -> str:

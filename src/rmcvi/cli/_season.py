@@ -13,8 +13,6 @@ HEAD = 2000
 """Rows that are looked at for a season: less than a second's reading."""
 MOST = 20_000
 """Rows of the longest season: each has a profile in the state."""
-FAR = 1500
-"""Rows of the longest season whose last value, itself, is an input."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,6 @@ class Season:
     period: int | None
     long_period: int | None = None
     sentence: str = ""
-
-    def long(self, own: int = 3) -> tuple[int, ...]:
-        """Lags of a season ago, and one before and after it."""
-        if self.period is None or self.period > FAR:
-            return ()
-        return tuple(p for p in range(self.period - 1, self.period + 2) if p > own)
 
 
 def choose_season(stream: Stream, said: Sequence[str]) -> Season:

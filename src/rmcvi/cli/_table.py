@@ -52,7 +52,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
 
 def _rounded(cell: Any) -> Any:
     if isinstance(cell, float):
-        return float(f"{cell:.7g}") if math.isfinite(cell) else None
+        return float(f"{cell:.9g}") if math.isfinite(cell) else None
     return cell
 
 

@@ -125,14 +125,16 @@ def make_model(config: Config, columns: int, inputs: int) -> AbstractModel:
 def _seasonal(
     config: Config, columns: int, inputs: int, level: float, season: Season
 ) -> tuple[AbstractLearner, dict[str, Any]]:
+    # Double precision: a counter that has passed 2^24 has no room in single.
+    jax.config.update("jax_enable_x64", True)
     plain = config.settings.model_dump()
     period = season.period if plain["period"] is None else plain["period"] or None
     if plain["period"] is not None:
-        season = Season(period, None, "")
+        season = Season(period)
     long_period = season.long_period if plain["long_period"] is None else plain["long_period"]
-    long = season.long(plain["own"]) if plain["long"] is None else tuple(plain["long"])
-    plain |= {"period": period, "long_period": long_period or None, "long": long}
-    return SeasonalLearner(columns, inputs, level=level, **plain), plain | {"long": list(long)}
+    plain |= {"period": period, "long_period": long_period or None}
+    learner = SeasonalLearner(columns, inputs, level=level, **plain)
+    return learner, plain | {"long": list(learner.design.long)}
 
 
 def _estimator(config: Config, model: AbstractModel, level: float) -> OnlineEstimator:

@@ -153,15 +153,18 @@ def ahead(
     mask: Float[Array, "k"],
     row: Row,
     design: Design,
+    leverage: Float[Array, "dy"] | None = None,
 ) -> tuple[Ahead, Located]:
-    """The next row on a path, given all before it."""
+    """The next row on a path, given all before it; `leverage` if it need not be worked out."""
     past = path.state.past(design.size)
     waves, first_waves = design.season(row.phase)
     pairs = component.season(columns, row.phase, design)
     phi = mask[None] * design.inputs(past, path.older, pairs, waves, row.u)
     rows, noise = component.rows, component.noise
     mu = jnp.clip(jnp.sum(rows.weights * phi, 1), -BOUND, BOUND)
-    white, leverage = jax.vmap(Regression.leverage)(rows, phi)
+    white = jnp.zeros_like(phi)
+    if leverage is None:
+        white, leverage = jax.vmap(Regression.leverage)(rows, phi)
     features = noise.features(first_waves, mu)
     variance = noise.now(features)
     root = jnp.sqrt(variance)
@@ -216,14 +219,14 @@ def learn(
     teaches = value.teaches & (ratio <= settings.gate**2)
     weight = (nu + 1.0) / (nu + ratio)
     free = jnp.maximum(variance - told.leverage, told.noise) / weight
-    most = design.prior()[1]
-    taught = jax.vmap(Regression.learn, (0, 0, 0, 0, None, 0))(
-        component.rows, told.white, error, free, settings.keep, most
-    )
-    rows = jax.tree.map(
-        lambda a, b: jnp.where(teaches.reshape(-1, *[1] * (a.ndim - 1)), a, b),
-        taught,
+    # A row that teaches nothing is one that nothing explains, and after which nothing is forgotten.
+    rows = jax.vmap(Regression.learn)(
         component.rows,
+        jnp.where(teaches[:, None], told.white, 0.0),
+        jnp.where(teaches, error, 0.0),
+        free,
+        jnp.where(teaches, settings.keep, 1.0),
+        design.prior()[1],
     )
     surprise = (weight * ratio - 1.0) * (told.noise / variance)
     noise = component.noise.learn(surprise, told.features, teaches, columns.noisy, settings)

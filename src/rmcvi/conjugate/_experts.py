@@ -12,6 +12,8 @@ Log scores are blind to a few large errors, squares are not: the mean m is pulle
 value l by the share b that would have had the least squared error of late, m + b (l - m).
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -53,15 +55,31 @@ class Experts(eqx.Module):
     """What each expert says of a row: locations and deviations in its own units."""
 
     told: Located
-    asinh: Bool[Array, "e"]
+    asinh: tuple[bool, ...] = eqx.field(static=True)
     valid: Bool[Array, "e dy"]
     horizon: Float[Array, "dy"]
 
     @property
-    def place(self) -> tuple[Int[Array, "dy"], Int[Array, "dy"]]:
-        """The bin of each column's horizon, and its column."""
+    def bins(self) -> Int[Array, "dy"]:
+        """The bin of each column's horizon."""
         bins = jnp.floor(jnp.log2(jnp.maximum(self.horizon, 1.0)) + 1e-4).astype(int)
-        return jnp.minimum(bins, BINS - 1), jnp.arange(bins.shape[0])
+        return jnp.minimum(bins, BINS - 1)
+
+    @property
+    def here(self) -> Bool[Array, "bins dy"]:
+        """True at each column's bin. Few numbers are chosen faster by masks than by indices."""
+        return jnp.arange(BINS)[:, None] == self.bins[None]
+
+    def pick(self, values: Float[Array, "*e bins dy"]) -> Float[Array, "*e dy"]:
+        """The values at each column's bin."""
+        return jnp.sum(jnp.where(self.here, values, 0.0), -2)
+
+    def transformed(
+        self, change: Callable[..., Array], values: Float[Array, "*e dy"], scale: Float[Array, "dy"]
+    ) -> Float[Array, "e dy"]:
+        """Values, the same or each expert's own, with `change` for experts in asinh units."""
+        rows = jnp.broadcast_to(values, self.valid.shape)
+        return jnp.stack([change(row, scale, a) for row, a in zip(rows, self.asinh, strict=True)])
 
 
 class Skill(eqx.Module):
@@ -87,22 +105,21 @@ class Skill(eqx.Module):
 
     def weights(self, experts: Experts) -> Float[Array, "e dy"]:
         """Weights w of the experts at their horizons."""
-        bins, columns = experts.place
-        scores = self.scores[:, bins, columns]
+        scores = experts.pick(self.scores)
         return jax.nn.softmax(jnp.where(experts.valid, scores, -jnp.inf), 0)
 
     def deviation(self, experts: Experts) -> Float[Array, "e dy"]:
         """The deviations c dev; 1 where there is no such expert."""
-        bins, columns = experts.place
-        wide = experts.told.deviation * jnp.exp(self.width[:, bins, columns])
+        wide = experts.told.deviation * jnp.exp(experts.pick(self.width))
         return jnp.where(experts.valid, wide, 1.0)
 
     def errors(
         self, experts: Experts, y: Float[Array, "dy"], scale: Float[Array, "dy"]
     ) -> Float[Array, "e dy"]:
         """Errors in deviations."""
-        g = jax.vmap(lambda a: to_asinh(y, scale, a))(experts.asinh)
-        error = (g - experts.told.location) / self.deviation(experts)
+        error = (experts.transformed(to_asinh, y, scale) - experts.told.location) / self.deviation(
+            experts
+        )
         return jnp.where(experts.valid, jnp.clip(error, -1e4, 1e4), 0.0)
 
     def log_densities(
@@ -114,7 +131,7 @@ class Skill(eqx.Module):
         nu: int,
     ) -> Float[Array, "e dy"]:
         """Each log p_j(y)."""
-        slopes = jax.vmap(lambda a: log_slope(y, scale, a))(experts.asinh)
+        slopes = experts.transformed(log_slope, y, scale)
         return log_density(errors, nu) - jnp.log(self.deviation(experts)) + slopes
 
     def mixed(
@@ -126,17 +143,16 @@ class Skill(eqx.Module):
 
         def at(node, factor, room):
             g = location + node * factor * deviation
-            value = jax.vmap(lambda v, a: from_asinh(v, scale, a))(g, experts.asinh)
+            value = experts.transformed(from_asinh, g, scale)
             bounded = jnp.clip(value, *_range(walk, room))
             return jnp.sum(jnp.where(weights > 0.0, weights * bounded, 0.0), 0)
 
         pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
         mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0, 1.0))(pieces), 0)
-        bins, columns = experts.place
-        both, square = self.pull[:, bins, columns]
+        both, square = experts.pick(self.pull)
         share = jnp.clip(both / (square + RELUCTANT), 0.0, 1.0)
         pulled = mean + jnp.where(experts.valid[-1], share * (location[-1] - mean), 0.0)
-        wider = jnp.exp(self.cover[bins, columns])
+        wider = jnp.exp(experts.pick(self.cover))
         low, high = (at(jnp.asarray(side), wider, 10.0) for side in (-half, half))
         band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))
         unit = deviation[-1]
@@ -153,35 +169,37 @@ class Skill(eqx.Module):
         level: float,
     ) -> "Skill":
         """After a row with these errors and log densities; where y is NaN nothing changes."""
-        bins, columns = experts.place
-        place = (bins, columns)
         # A forecast has some 2^bin values in its bin, which are far from independent: for weights
         # they count as one. Widths and coverage, which average them, learn from more.
-        share, pace = 2.0**-bins, 2.0 ** (-0.5 * bins)
+        share, pace = 2.0**-experts.bins, 2.0 ** (-0.5 * experts.bins)
         best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
         logs = jnp.maximum(logs - best, -CAP)
         keep = 1.0 - (1.0 - KEEP) * share
-        scores = keep * self.scores[:, *place] + share * jnp.where(experts.valid, logs, 0.0)
+        scores = keep * experts.pick(self.scores) + share * jnp.where(experts.valid, logs, 0.0)
         scores = jnp.maximum(scores - jnp.max(scores, 0), -GAP)
-        count = self.count[place]
+        count = experts.pick(self.count)
         rate = pace * jnp.maximum(1.0 / (count + 6.0), SLOW_WIDTH)
         ratio = errors**2
         surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
-        width = self.width[:, *place] + 0.5 * rate * jnp.where(experts.valid, surprise, 0.0)
+        width = experts.pick(self.width) + 0.5 * rate * jnp.where(experts.valid, surprise, 0.0)
         inside = (y >= mixed.band.low) & (y <= mixed.band.high)
-        cover = self.cover[place] + pace * SLOW_COVER * (level - inside)
+        cover = experts.pick(self.cover) + pace * SLOW_COVER * (level - inside)
         error = jnp.clip((y - mixed.mean) / mixed.unit, -LOUDEST, LOUDEST)
         away = jnp.clip(mixed.away, -LOUDEST, LOUDEST)
         fade = 1.0 - (1.0 - KEEP_PULL) * share
-        pull = fade * self.pull[:, *place] + share * jnp.stack([error * away, away**2])
-        new = Skill(
-            self.scores.at[:, *place].set(scores),
-            self.width.at[:, *place].set(jnp.clip(width, -WIDEST, WIDEST)),
-            self.cover.at[place].set(jnp.clip(cover, -COVER, COVER)),
-            self.count.at[place].set(count + 1.0),
-            self.pull.at[:, *place].set(pull),
+        pull = fade * experts.pick(self.pull) + share * jnp.stack([error * away, away**2])
+        taught = experts.here & ~jnp.isnan(y)
+
+        def put(old: Array, new: Array) -> Array:
+            return jnp.where(taught, new[..., None, :], old)
+
+        return Skill(
+            put(self.scores, scores),
+            put(self.width, jnp.clip(width, -WIDEST, WIDEST)),
+            put(self.cover, jnp.clip(cover, -COVER, COVER)),
+            put(self.count, count + 1.0),
+            put(self.pull, pull),
         )
-        return jax.tree.map(lambda a, b: jnp.where(jnp.isnan(y), b, a), new, self)
 
 
 class Mixed(eqx.Module):

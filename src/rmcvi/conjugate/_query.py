@@ -96,7 +96,7 @@ def _band(learner: Any, state: Any, told: Located, y: Float[Array, "dy"], level:
     lastly = jnp.arange(told.location.shape[0]) >= told.location.shape[0] - 2
     experts = Experts(
         told=told,
-        asinh=jnp.concatenate([learner.kind.asinh, jnp.zeros(2, bool)]),
+        asinh=learner.transforms,
         valid=state.learned.columns.known[None] != lastly[:, None],
         horizon=jnp.ones(size),
     )

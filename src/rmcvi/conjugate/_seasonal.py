@@ -154,6 +154,11 @@ class SeasonalLearner(AbstractLearner):
         asinh = jnp.asarray([asinh for asinh, _ in self.kinds])
         return Kind(asinh, jnp.stack([self.design.mask(seasonal) for _, seasonal in self.kinds]))
 
+    @property
+    def transforms(self) -> tuple[bool, ...]:
+        """Which experts are in asinh units: some components, not the season nor the last value."""
+        return (*(asinh for asinh, _ in self.kinds), False, False)
+
     def init(self, key: Key[Array, ""]) -> SeasonalState:
         """The state before the first observation; nothing is drawn."""
         d, m = self.design.size, len(self.kinds)
@@ -237,7 +242,7 @@ class SeasonalLearner(AbstractLearner):
         )
         experts = self._experts(located, season, walk, walk.last, walk.gap, columns.known & started)
         scored = score(learned.skill, experts, y, columns.scale, walk, settings, level)
-        components, forecast = self._along(components, columns, row)
+        components, forecast = self._along(components, columns, row, told.leverage)
         running = columns.known & started & trial.running & (trial.horizon > 1.5)
         later = self._experts(forecast, season, walk, trial.last, trial.horizon, running)
         unknown = jnp.where(running, y, jnp.nan)
@@ -278,23 +283,25 @@ class SeasonalLearner(AbstractLearner):
         """Columns that have become known get their units."""
         before = recent.y[:-1]
 
-        def meet(components: Component, columns: Columns) -> tuple[Component, Columns]:
+        def meet(units: Units, columns: Columns) -> tuple[Units, Columns]:
             columns, valid, new = columns.meet(before)
 
-            def units(old: Units, asinh: Array) -> Units:
+            def found(old: Units, asinh: Array) -> Units:
                 scale = jnp.broadcast_to(columns.scale, before.shape)
-                found = Moments.of(to_asinh(before, scale, asinh), valid)
+                first = Moments.of(to_asinh(before, scale, asinh), valid)
                 return Units(
-                    jnp.where(new, found.mean, old.centre),
-                    jnp.where(new, found.variance, old.variance),
+                    jnp.where(new, first.mean, old.centre),
+                    jnp.where(new, first.variance, old.variance),
                 )
 
-            moved = jax.vmap(units)(components.units, self.kind.asinh)
-            return eqx.tree_at(lambda c: c.units, components, moved), columns
+            return jax.vmap(found)(units, self.kind.asinh), columns
 
         learned = state.learned
         unknown = started & ~jnp.all(learned.columns.known)
-        return jax.lax.cond(unknown, meet, lambda *same: same, learned.components, learned.columns)
+        units, columns = jax.lax.cond(
+            unknown, meet, lambda *same: same, learned.components.units, learned.columns
+        )
+        return eqx.tree_at(lambda c: c.units, learned.components, units), columns
 
     def _alone(self, components: Component, columns: Columns, phase: Float[Array, ""]) -> Located:
         """What the season alone says, in raw units; its deviation is NaN if there is none."""
@@ -308,17 +315,26 @@ class SeasonalLearner(AbstractLearner):
         return Located(told.location, jnp.where(known, told.deviation, jnp.nan))
 
     def _along(
-        self, components: Component, columns: Columns, row: Row
+        self,
+        components: Component,
+        columns: Columns,
+        row: Row,
+        leverage: Float[Array, "m dy"],
     ) -> tuple[Component, Located]:
-        """The forecast under way, one row on, and what it says of this row."""
+        """The forecast under way, one row on, and what it says of this row.
 
-        def one(component: Component, mask: Array) -> tuple[Path, Located]:
-            told, located = ahead(component, component.trial, columns, mask, row, self.design)
+        Its coefficients are taken to be as uncertain as those of the row itself, by `leverage`:
+        working that out is the dearest part of a prediction.
+        """
+
+        def one(component: Component, mask: Array, lever: Array) -> tuple[Path, Located]:
+            path = component.trial
+            told, located = ahead(component, path, columns, mask, row, self.design, lever)
             unseen = jnp.zeros(self.design.size, bool)
             state = told.joint.condition(told.mu, jnp.zeros_like(told.mu), unseen)
             return component.trial.onward(state, self.design), located
 
-        paths, located = jax.vmap(one)(components, self.kind.mask)
+        paths, located = jax.vmap(one)(components, self.kind.mask, leverage)
         return eqx.tree_at(lambda c: c.trial, components, paths), located
 
     def _experts(
@@ -338,7 +354,7 @@ class SeasonalLearner(AbstractLearner):
         always = jnp.arange(location.shape[0]) == location.shape[0] - 1
         return Experts(
             told=Located(location, deviation),
-            asinh=jnp.concatenate([self.kind.asinh, jnp.zeros(2, bool)]),
+            asinh=self.transforms,
             valid=sound & (usable[None] | always[:, None]),
             horizon=horizon,
         )

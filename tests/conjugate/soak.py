@@ -1,9 +1,14 @@
-"""Long streams of every plain kind, with every fault put in and taken out, in single precision.
+"""Long streams of every plain kind, with every fault put in and taken out again.
 
-Column 0 has the fault, column 1 is healthy. What comes back is a handful of sums for each block of
+    python -m tests.conjugate.soak 60000       prints a table; float32 unless JAX is told otherwise
+
+
+Of a faulty stream column 0 has the fault, column 1 is healthy. What comes back is a handful of sums for each block of
 rows, made inside the compiled loop, so that a million rows need no memory.
 """
 
+import json
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,21 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from rmcvi._core.inputs import Inputs
+from rmcvi.conjugate import SeasonalLearner
 
 BLOCK = 1000
 DAY = 24
 
 
 def _autoregression(rng: np.random.Generator, rows: int) -> np.ndarray:
-    x, noise = np.zeros((rows, 2)), rng.standard_normal((rows, 2))
+    x, noise = np.zeros(rows), rng.standard_normal(rows)
     for t in range(1, rows):
         x[t] = 0.9 * x[t - 1] + noise[t]
     return x
 
 
 def _season(rng: np.random.Generator, rows: int) -> np.ndarray:
-    wave = 3.0 * np.sin(2.0 * np.pi * np.arange(rows) / DAY)
-    return 20.0 + wave[:, None] + rng.standard_normal((rows, 2))
+    return 20.0 + 3.0 * np.sin(2.0 * np.pi * np.arange(rows) / DAY) + rng.standard_normal(rows)
 
 
 def _gappy(rng: np.random.Generator, rows: int) -> np.ndarray:
@@ -35,30 +40,34 @@ def _gappy(rng: np.random.Generator, rows: int) -> np.ndarray:
     while t < rows:
         t += int(rng.integers(20, 200))
         length = int(rng.integers(1, 60))
-        y[t : t + length, rng.integers(2)] = np.nan
+        y[t : t + length] = np.nan
         t += length
     return y
 
 
-def _column(make: Callable[[np.random.Generator, int], np.ndarray]) -> Any:
-    return lambda rng, rows: np.stack([make(rng, rows), make(rng, rows)], 1)
-
-
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "white noise": lambda rng, rows: rng.standard_normal((rows, 2)),
-    "random walk": lambda rng, rows: np.cumsum(rng.standard_normal((rows, 2)), 0),
-    "ramp": _column(lambda rng, rows: np.arange(rows) + 0.0),
-    "sine": _column(lambda rng, rows: np.sin(2.0 * np.pi * np.arange(rows) / 50.0)),
-    "counter": _column(lambda rng, rows: np.cumsum(rng.poisson(3.0, rows)) + 0.0),
+    "white noise": lambda rng, rows: rng.standard_normal(rows),
+    "random walk": lambda rng, rows: np.cumsum(rng.standard_normal(rows)),
+    "ramp": lambda rng, rows: np.arange(rows) + 0.0,
+    "sine": lambda rng, rows: np.sin(2.0 * np.pi * np.arange(rows) / 50.0),
+    "counter": lambda rng, rows: np.cumsum(rng.poisson(3.0, rows)) + 0.0,
     "season": _season,
     "zero-inflated": lambda rng, rows: np.where(
-        rng.random((rows, 2)) < 0.7, 0.0, rng.exponential(2.0, (rows, 2))
+        rng.random(rows) < 0.7, 0.0, rng.exponential(2.0, rows)
     ),
     "quantised": lambda rng, rows: np.round(_autoregression(rng, rows)),
     "gappy": _gappy,
+    "autoregression": _autoregression,
 }
 EXACT = ("ramp", "sine")
 """Kinds without noise, of which no interval can hold nine values in ten."""
+
+
+def plain(rows: int, seed: int) -> np.ndarray:
+    """All kinds, two a stream: (rows, streams, 2)."""
+    rng = np.random.default_rng(seed)
+    columns = [make(rng, rows) for make in KINDS.values()]
+    return np.stack(columns, 1).reshape(rows, -1, 2)
 
 
 class Fault(NamedTuple):
@@ -81,19 +90,26 @@ FAULTS: dict[str, Fault] = {
     "60 rows of 1e6": Fault(lambda y, rng: np.where(np.arange(len(y)) < 60, 1e6, y)),
     "stuck": Fault(lambda y, rng: np.full_like(y, y[0]), 0.1, 0.9),
     "dead": Fault(lambda y, rng: np.full_like(y, np.nan), 0.1, 0.9),
+    "dead, back 1e3 higher": Fault(
+        lambda y, rng: np.where(np.arange(len(y)) < len(y) // 2, np.nan, y + 1e3), 0.1, 1.0
+    ),
     "noise of 1e6": Fault(lambda y, rng: 1e6 * rng.standard_normal(len(y))),
     "codes": Fault(_codes),
     "a spike of 1e30": Fault(lambda y, rng: np.where(np.arange(len(y)) == 0, 1e30, y)),
 }
 
 
-def faulty(name: str, rows: int, seed: int) -> np.ndarray:
-    """A seasonal stream with a fault in column 0."""
-    rng, fault = np.random.default_rng(seed), FAULTS[name]
-    y = _season(rng, rows)
-    part = slice(int(fault.begin * rows), int(fault.end * rows))
-    y[part, 0] = fault.change(y[part, 0], rng)
-    return y
+def faulty(rows: int, seed: int) -> np.ndarray:
+    """The same two seasonal columns for every fault, which is in the first; lastly without one."""
+    streams = []
+    for fault in [*FAULTS.values(), None]:
+        rng = np.random.default_rng(seed)
+        y = np.stack([_season(rng, rows), _season(rng, rows)], 1)
+        if fault is not None:
+            part = slice(int(fault.begin * rows), int(fault.end * rows))
+            y[part, 0] = fault.change(y[part, 0], rng)
+        streams.append(y)
+    return np.stack(streams, 1)
 
 
 class Sums(NamedTuple):
@@ -150,3 +166,63 @@ def soak(learner: Any, streams: np.ndarray) -> Sums:
         carry, sums = _block(learner, carry, ys)
         found.append(jax.tree.map(np.asarray, sums))
     return Sums(*(np.stack(part).astype(float) for part in zip(*found, strict=True)))
+
+
+def ratios(sums: Sums) -> np.ndarray:
+    """Root mean square error over the last value's, block by block; NaN where nothing changed."""
+    return np.sqrt(
+        np.divide(sums.error, sums.last, np.full_like(sums.error, np.nan), where=sums.last > 0)
+    )
+
+
+def coverage(sums: Sums) -> np.ndarray:
+    """Share of the values within their intervals, over all blocks but the first."""
+    return sums.inside[1:].sum(0) / np.maximum(sums.values[1:].sum(0), 1.0)
+
+
+def after(fault: Fault, blocks: int) -> list[int]:
+    """Blocks but the first and those in which a fault comes or goes, and one after each."""
+    turns = [
+        int(share * blocks) for share in (fault.begin, 0.5 * (fault.begin + fault.end), fault.end)
+    ]
+    return [b for b in range(1, blocks) if not any(turn <= b <= turn + 1 for turn in turns)]
+
+
+def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Both tables."""
+    learner = SeasonalLearner(2, period=DAY, long_period=7 * DAY)
+    found = soak(learner, plain(rows, 1))
+    ratio, inside = ratios(found), coverage(found)
+    told: dict[str, dict[str, dict[str, float]]] = {"plain": {}, "faults": {}}
+    for i, name in enumerate(KINDS):
+        place = divmod(i, 2)
+        told["plain"][name] = {
+            "worst": float(np.nanmax(ratio[1:, *place])),
+            "coverage": float(inside[place]),
+            "lost": float(found.lost[:, *place].sum()),
+        }
+    found = soak(learner, faulty(rows, 5))
+    ratio = ratios(found)
+    healthy = np.sqrt(found.error[1:, :, 1].sum(0) / found.last[1:, :, 1].sum(0))
+    for i, (name, fault) in enumerate(FAULTS.items()):
+        blocks = after(fault, len(ratio))
+        values, inside = (v[blocks, i, 0].sum() for v in (found.values, found.inside))
+        told["faults"][name] = {
+            "worst": float(np.nanmax(ratio[blocks, i, 0])),
+            "coverage": float(inside / values),
+            "healthy": float(healthy[i] / healthy[-1]),
+            "lost": float(found.lost[:, i].sum()),
+        }
+    return told
+
+
+if __name__ == "__main__":
+    tables = main(int(sys.argv[1]))
+    if "--json" in sys.argv:
+        print(json.dumps(tables))
+    else:
+        for title, table in tables.items():
+            print(title)
+            for name, numbers in table.items():
+                told = ", ".join(f"{k} {v:.3f}" for k, v in numbers.items())
+                print(f"  {name}: {told}")

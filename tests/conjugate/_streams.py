@@ -16,11 +16,15 @@ def seasonal(length: int, columns: int = 2, seed: int = 0, period: int = 6) -> n
 
 
 def broken(length: int, seed: int = 0) -> np.ndarray:
-    """The same with holes, empty rows, a late column that starts constant, and outliers."""
+    """The same with holes, empty rows, a late column that starts constant, outliers, a level that
+    moves and comes back, and a column that is stuck for a while.
+    """
     rng, ys = np.random.default_rng(seed + 1), seasonal(length, 3, seed)
     ys[rng.random(ys.shape) < 0.1] = np.nan
     ys[length // 2 : length // 2 + 12] = np.nan
     ys[: length // 4, 2] = np.nan
     ys[length // 4 : length // 4 + 15, 2] = 7.0
     ys[length // 3, 0], ys[length // 3 + 1, 0] = 1e6, 1e6
+    ys[17 * length // 30 : 24 * length // 30, 1] += 1e5
+    ys[19 * length // 30 : 23 * length // 30, 0] = 21.0
     return ys

@@ -1,12 +1,41 @@
 """The seasonal learner in plain NumPy, one component and one column at a time, lists and loops.
 
-The oracle of `rmcvi.conjugate`: predict a row, score it, learn from it.
+The oracle of `rmcvi.conjugate`: predict a row, score it, learn from it. Regressions are in
+covariance form, the state's transition is a square matrix, and double precision hides the rest.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import t as student
+
+from tests.reference.experts import (
+    GATE,
+    NU,
+    LastValue,
+    Opinion,
+    Record,
+    bend,
+    length_of_trial,
+)
+
+
+@dataclass
+class Path:
+    """Mean and covariance of the last rows, and rows before them."""
+
+    m: np.ndarray
+    C: np.ndarray
+    older: list[np.ndarray]
+
+    def copy(self) -> "Path":
+        return Path(self.m.copy(), self.C.copy(), [x.copy() for x in self.older])
+
+    def rescale(self, r: np.ndarray, f: np.ndarray) -> None:
+        """In units in which z is r z + f."""
+        times = len(self.m) // len(r)
+        R = np.tile(r, times)
+        self.m, self.C = self.m * R + np.tile(f, times), self.C * np.outer(R, R)
+        self.older = [x * r + f for x in self.older]
 
 
 @dataclass
@@ -17,16 +46,38 @@ class Model:
     seasonal: bool
     W: np.ndarray
     P: np.ndarray
-    m: np.ndarray
-    C: np.ndarray
+    path: Path
+    trial: Path
     v: np.ndarray
     slopes: np.ndarray
     volatility: np.ndarray
     K: np.ndarray
     a: np.ndarray
     b2: np.ndarray
-    older: list[np.ndarray]
     profiles: list[np.ndarray]
+    streak: list[list[float]]
+    """Errors of the values in a row that were far from all components."""
+
+
+@dataclass
+class Look:
+    """What a component says of the next row."""
+
+    phi: np.ndarray
+    lever: np.ndarray
+    f: np.ndarray
+    vt: np.ndarray
+    F: np.ndarray
+    mean: np.ndarray
+    C: np.ndarray
+
+    @property
+    def mu(self) -> np.ndarray:
+        return self.mean[: len(self.vt)]
+
+    @property
+    def S(self) -> np.ndarray:
+        return np.diag(self.C)[: len(self.vt)]
 
 
 @dataclass
@@ -41,8 +92,13 @@ class Reference:
     cross: int = 2
     own: int = 3
     warm: int = 24
+    memory: int = 71
+    """Rows before the present one from which a column becomes known."""
+    level: float = 0.9
     t: int = 0
     rows: int = 0
+    number: int = 0
+    age: int = 0
     models: list[Model] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,45 +116,83 @@ class Reference:
         for bent, seasonal in self.kinds:
             P = np.stack([np.diag(row) for row in self.prior])
             older = [np.zeros(d) for _ in range(max(self.long) - self.own)]
-            profiles = [np.full((p, d), np.nan) for p in self.periods]
+            path = Path(np.zeros(n), np.eye(n), older)
             noise = np.full(d, 0.25), np.zeros((d, 6)), np.zeros(d), 0.9 * np.eye(d) + 0.1
-            rest = np.zeros(d), np.ones(d), older, profiles
-            self.models.append(
-                Model(bent, seasonal, W.copy(), P, np.zeros(n), np.eye(n), *noise, *rest)
-            )
+            profiles = [np.zeros((p, d)) for p in self.periods]
+            rest = np.zeros(d), np.ones(d), profiles, [[] for _ in range(d)]
+            paths = path, path.copy()
+            self.models.append(Model(bent, seasonal, W.copy(), P, *paths, *noise, *rest))
         self.known, self.scale = np.zeros(d, bool), np.ones(d)
-        self.values, self.noisy, self.streak = np.ones(d), np.full(d, 6.0), np.zeros(d)
+        self.values, self.noisy, self.streak = np.ones(d), np.full(d, 6.0), np.zeros(d, int)
         self.visits = [np.zeros((p, d)) for p in self.periods]
-        self.early: list[list[float]] = [[] for _ in range(d)]
         self.kept: list[np.ndarray] = []
-        self.count, self.last, self.changes = np.zeros(d), np.zeros(d), np.zeros(d)
-        self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
-        self.scores = np.zeros((len(self.kinds), d))
+        self.walks = [LastValue() for _ in range(d)]
+        self.records = [Record(len(self.kinds) + 2) for _ in range(d)]
+        self.old, self.gap = np.zeros(d), np.zeros(d)
 
-    def bend(self, model: Model, y: np.ndarray) -> np.ndarray:
-        return self.scale * np.arcsinh(y / self.scale) if model.bent else y
+    def step(self, y: np.ndarray) -> dict[str, np.ndarray]:
+        """Predict, score, learn."""
+        y = np.array([v if abs(v) <= 1e30 else np.nan for v in y])
+        started = self.t >= self.warm
+        if started:
+            self.adopt()
+        if self.t == self.warm:
+            for t, row in enumerate(self.kept):
+                told = [self.look(model, model.path, t) for model in self.models]
+                self.learn(row, told, t, np.zeros(self.d))
+        for walk in self.walks:
+            walk.wait()
+        told = [self.look(model, model.path, self.t) for model in self.models]
+        out, far = self.predict(y, told, started)
+        self.judge_trial(y)
+        belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
+        self.learn(y, told, self.t, belief)
+        for walk, value, doubtful in zip(self.walks, y, far, strict=True):
+            walk.learn(value, doubtful)
+        self.kept = [*self.kept, y][-self.memory :]
+        self.t, self.age = self.t + 1, self.age + 1
+        if started and (self.number == 0 or self.age >= length_of_trial(self.number)):
+            self.number, self.age = self.number + 1, 0
+            self.old = np.array([walk.last for walk in self.walks])
+            self.gap = np.array([walk.gap for walk in self.walks])
+            for model in self.models:
+                model.trial = model.path.copy()
+        return out
 
-    def unbend(self, model: Model, g: np.ndarray) -> np.ndarray:
-        return self.scale * np.sinh(np.clip(g / self.scale, -20, 20)) if model.bent else g
+    def adopt(self) -> None:
+        """Columns with eight values that vary, of which none is absurd."""
+        for i in np.flatnonzero(~self.known):
+            y = np.array([row[i] for row in self.kept if not np.isnan(row[i])])
+            if len(y) == 0:
+                continue
+            away = np.abs(y - np.median(y))
+            usual = np.sort(away)[:-2].sum() / max(len(y) - 2, 1)
+            y = y[away <= 100 * usual]
+            if len(y) >= 8 and y.std() > 1e-6 * np.abs(y).mean():
+                self.known[i], self.scale[i], self.values[i] = True, np.abs(y).mean(), len(y)
+                for model in self.models:
+                    g = bend(y, self.scale[i], model.bent)
+                    model.a[i], model.b2[i] = g.mean(), g.var()
 
-    def look(self, model: Model, t: int) -> dict:
-        """Everything about the next row."""
-        d, x = self.d, model.m.reshape(-1, self.d)
+    def look(self, model: Model, path: Path, t: int) -> Look:
+        """The next row on a path."""
+        d, x, filtered = self.d, path.m.reshape(-1, self.d), model.path.m[: self.d]
         angle = 2 * np.pi * t / self.periods[0] * np.arange(1, self.harmonics + 1)
-        phi = []
+        inputs = []
         for i in range(d):
             row = [*x[: self.cross].ravel(), *x[self.cross : self.own, i]]
-            row += [model.older[lag - self.own - 1][i] for lag in self.long]
-            back = [x[0, i], x[0, i]]
-            for profile, period in zip(model.profiles, self.periods, strict=True):
-                now = [profile[t % period, i], profile[(t - 1) % period, i]]
-                back = [b if np.isnan(p) else p for p, b in zip(now, back, strict=True)]
+            row += [path.older[lag - self.own - 1][i] for lag in self.long]
+            back = [filtered[i], filtered[i]]
+            for profile, visits in zip(model.profiles, self.visits, strict=True):
+                for j, h in enumerate((t % len(profile), (t - 1) % len(profile))):
+                    if visits[h, i] > 0:
+                        back[j] = profile[h, i]
                 row += back
             row += [*np.sin(angle), *np.cos(angle)]
             if not model.seasonal:
                 row[self.lagged :] = [0.0] * self.season
-            phi.append([*row, 1.0])
-        phi = np.clip(phi, -10, 10)
+            inputs.append([*row, 1.0])
+        phi = np.clip(inputs, -10, 10)
         mu = np.clip(np.sum(model.W * phi, 1), -10, 10)
         lever = np.array([p @ P @ p for p, P in zip(phi, model.P, strict=True)])
         hour = [np.sin(angle[0]), np.sin(angle[1]), np.cos(angle[0]), np.cos(angle[1])]
@@ -108,155 +202,161 @@ class Reference:
         F[:, : self.cross * d] = model.W[:, : self.cross * d]
         for j in range(self.cross, self.own):
             F[:, j * d : (j + 1) * d] = np.diag(model.W[:, self.cross * d + j - self.cross])
-        n = len(model.m)
+        n = len(path.m)
         move, noise = np.eye(n, k=-d), np.zeros((n, n))
         move[:d, : self.own * d] = F
         noise[:d, :d] = np.sqrt(np.outer(vt, vt)) * model.K
         noise[:d, :d] += np.diag(np.minimum(lever, 4) + 1e-6)
-        C = move @ model.C @ move.T + noise
+        C = move @ path.C @ move.T + noise
         c = np.sqrt(np.minimum(1, 9 / np.maximum(np.diag(C), 1e-9)))
-        C = C * np.outer(c, c)
-        mean = np.concatenate([mu, model.m[: self.own * d]])
-        S = np.diag(C)[:d]
-        b = np.sqrt(model.b2)
-        told = dict(loc=model.a + b * mu, sc=b * np.sqrt(S), phi=phi, mu=mu, lever=lever, f=f)
-        return told | dict(vt=vt, F=F, C=C, mean=mean, S=S)
+        mean = np.concatenate([mu, path.m[: self.own * d]])
+        return Look(phi, lever, f, vt, F, mean, C * np.outer(c, c))
 
-    def learn(self, y: np.ndarray, told: list[dict], t: int) -> None:
-        """All components, one row."""
-        d = self.d
-        seen = np.flatnonzero(self.known & ~np.isnan(y))
-        self.noisy[seen] += 1
-        self.values[seen] += 1
-        self.rows += len(seen) > 0
-        for visits, period in zip(self.visits, self.periods, strict=True):
-            visits[t % period, seen] += 1
-        ratios = []
+    def opinions(
+        self, told: list[Look], i: int, usable: bool, last: float, horizon: float
+    ) -> list[Opinion | None]:
+        """Of the components, the season alone and the last value, about one column."""
+        said: list[Opinion | None] = [None] * (len(told) + 1)
+        h = self.t % self.periods[0]
+        if usable:
+            for j, (model, a) in enumerate(zip(self.models, told, strict=True)):
+                b = np.sqrt(model.b2[i])
+                said[j] = Opinion(model.a[i] + b * a.mu[i], b * np.sqrt(a.S[i]), model.bent)
+            if self.visits[0][h, i] > 0:
+                first = self.models[0]
+                z, b = first.profiles[0][h, i], np.sqrt(first.b2[i])
+                if len(self.periods) > 1 and self.visits[1][self.t % self.periods[1], i] > 0:
+                    z = first.profiles[1][self.t % self.periods[1], i]
+                said[-1] = Opinion(first.a[i] + b * z, b)
+        wander = self.walks[i].deviation * np.sqrt(horizon)
+        return [*said, Opinion(last, wander)]
+
+    def predict(self, y: np.ndarray, told: list[Look], started: bool) -> tuple[dict, list[bool]]:
+        """The bands, and which values are far from them."""
+        bands, far, log = [], [], []
+        for i, (walk, record) in enumerate(zip(self.walks, self.records, strict=True)):
+            usable = bool(started and self.known[i])
+            said = self.opinions(told, i, usable, walk.last, walk.gap)
+            mixture = record.mix(said, self.scale[i], walk, walk.gap, self.level)
+            bands.append(mixture.band)
+            far.append(not np.isnan(y[i]) and mixture.far(y[i]))
+            if not np.isnan(y[i]):
+                log.append(mixture.log_density(y[i]))
+                record.learn(mixture, y[i], walk.gap, self.level)
+        out = dict(zip(("mean", "low", "high"), np.array(bands).T, strict=True))
+        return out | {"log_score": np.array(sum(log) if log else np.nan)}, far
+
+    def judge_trial(self, y: np.ndarray) -> None:
+        """The forecast under way goes on one row, and the record of its horizon with it."""
+        d, told = self.d, [self.look(model, model.trial, self.t) for model in self.models]
+        for i, (walk, record) in enumerate(zip(self.walks, self.records, strict=True)):
+            horizon = self.age + 1 + self.gap[i]
+            if self.number == 0 or horizon == 1 or not self.known[i] or np.isnan(y[i]):
+                continue
+            said = self.opinions(told, i, True, self.old[i], horizon)
+            mixture = record.mix(said, self.scale[i], walk, horizon, self.level)
+            record.learn(mixture, y[i], horizon, self.level)
         for model, a in zip(self.models, told, strict=True):
-            z = np.clip((self.bend(model, y) - model.a) / np.sqrt(model.b2), -1e4, 1e4)[seen]
-            e = z - a["mu"][seen]
-            S, vt, lever = a["S"][seen], a["vt"][seen], a["lever"][seen]
-            r2 = e**2 / S
-            ratios.append(r2)
-            far = np.maximum(1, r2 / (15 * 4.0 ** self.streak[seen]) ** 2)
-            H = np.eye(len(model.m))[seen]
-            G = a["C"] @ H.T @ np.linalg.inv(H @ a["C"] @ H.T + np.diag(S * (far - 1)))
-            model.m, model.C = a["mean"] + G @ e, a["C"] - G @ H @ a["C"]
-            gap = np.setdiff1d(np.arange(d), seen)
-            model.m[gap] = np.clip(model.m[gap], -4, 4)
-            w = 7 / (6 + r2)
-            ev = (w * r2 - 1) * vt / S
-            model.v[seen] *= 1 + np.maximum(1 / self.noisy[seen], 0.003) * ev
-            ev = np.clip(ev, -1, 3)
-            turn = np.maximum(1 / (self.noisy[seen] + 20), 0.004) * ev
-            model.slopes[seen] += turn[:, None] * a["f"][seen]
-            model.volatility[seen] = 0.9 * model.volatility[seen] + 0.1 * ev
-            if len(seen):
-                B = np.hstack([np.eye(d), -a["F"]])
-                noise = B @ (model.m - a["mean"])
-                EE = np.outer(noise, noise) + B @ model.C @ B.T
-                EE = EE / np.sqrt(np.outer(a["vt"], a["vt"]))
-                cut = np.sqrt(np.minimum(1, 9 / np.diag(EE)))
-                rate = max(1 / (10 + self.rows), 0.003)
-                K = (1 - rate) * model.K + rate * EE * np.outer(cut, cut)
-                K = 0.99 * K / np.sqrt(np.outer(np.diag(K), np.diag(K)))
-                model.K = K - np.diag(np.diag(K)) + np.eye(d)
-            for j, i in enumerate(seen):
-                phi, P = a["phi"][i], model.P[i]
-                total = 0.9995 * max(S[j] - lever[j], vt[j]) / w[j] + lever[j]
-                model.W[i] += P @ phi * e[j] / total
-                P = (P - np.outer(P @ phi, P @ phi) / total) / 0.9995
-                c = np.sqrt(np.minimum(1, self.prior[i] / np.diag(P)))
-                model.P[i] = P * np.outer(c, c)
-                for profile, visits, gain in zip(
-                    model.profiles, self.visits, (0.05, 0.1), strict=True
-                ):
-                    h, x = t % len(profile), model.m[i]
-                    old = x if np.isnan(profile[h, i]) else profile[h, i]
-                    profile[h, i] = old + max(1 / visits[h, i], gain) * (x - old)
-            model.older = [model.m[-d:].copy(), *model.older[:-1]]
-            self.rescale(model, seen, z)
-        if len(seen):
-            far = np.min(ratios, 0) > 225
-            self.streak[seen] = np.where(far, self.streak[seen] + 1, 0)
+            m = a.mean.copy()
+            m[:d] = np.clip(m[:d], -4, 4)
+            model.trial = Path(m, a.C, [m[-d:].copy(), *model.trial.older[:-1]])
 
-    def rescale(self, model: Model, seen: np.ndarray, z: np.ndarray) -> None:
-        """Running units."""
-        b, a, b2 = np.sqrt(model.b2), model.a.copy(), model.b2.copy()
-        u, e = 1 / np.minimum(self.values[seen], 1000), np.clip(z, -6, 6) * b[seen]
-        a[seen] += u * e
-        b2[seen] = (1 - u) * (b2[seen] + u * e**2)
-        r, f = b / np.sqrt(b2), (model.a - a) / np.sqrt(b2)
-        R = np.tile(r, self.own + 1)
-        model.m, model.C = model.m * R + np.tile(f, self.own + 1), model.C * np.outer(R, R)
-        model.v, model.a, model.b2 = model.v * r**2, a, b2
-        model.older = [x * r + f for x in model.older]
+    def learn(self, y: np.ndarray, told: list[Look], t: int, belief: np.ndarray) -> None:
+        """All components, one row."""
+        seen = [i for i in range(self.d) if self.known[i] and not np.isnan(y[i])]
+        teaches = [i for i in seen if self.walks[i].repeats < 24]
+        self.noisy[teaches] += 1
+        self.values[teaches] += 1
+        self.rows += len(teaches) > 0
+        for visits in self.visits:
+            visits[t % len(visits), teaches] += 1
+        near = set()
+        for model, a in zip(self.models, told, strict=True):
+            g = np.array([bend(v, s, model.bent) for v, s in zip(y, self.scale, strict=True)])
+            e = np.clip((g - model.a) / np.sqrt(model.b2), -1e8, 1e8) - a.mu
+            r2 = e**2 / a.S
+            near |= {i for i in seen if r2[i] <= GATE**2}
+            for i in seen:
+                # Errors before all components were far belong to no streak.
+                begun = model.streak[i][-self.streak[i] :] if self.streak[i] else []
+                model.streak[i] = [*begun, e[i]] if r2[i] > GATE**2 else []
+            self.condition(model, a, seen, e, r2, belief)
+            self.teach(model, a, [i for i in teaches if r2[i] <= GATE**2], e, r2, t)
+        for i in seen:
+            self.streak[i] = 0 if i in near else self.streak[i] + 1
+        moved = [i for i in seen if self.streak[i] == 6]
+        for model in self.models:
+            self.relocate(model, moved)
+        self.streak[moved] = 0
+        self.values[moved] = np.minimum(self.values[moved], 30)
+
+    def condition(self, model: Model, a: Look, seen: list[int], e, r2, belief) -> None:
+        """The state given the values seen; those far out have noise of their own."""
+        share = np.array([max(min(1.0, GATE**2 / max(r2[i], 1e-12)), belief[i]) for i in seen])
+        H = np.eye(len(a.mean))[seen]
+        R = np.diag(a.S[seen] * (1 / share - 1))
+        G = a.C @ H.T @ np.linalg.inv(H @ a.C @ H.T + R)
+        m, C = a.mean + G @ e[seen], a.C - G @ H @ a.C
+        for i in set(range(self.d)) - set(seen):
+            m[i] = np.clip(m[i], -4, 4)
+        model.path = Path(m, C, [m[-self.d :].copy(), *model.path.older[:-1]])
+
+    def teach(self, model: Model, a: Look, teaches: list[int], e, r2, t: int) -> None:
+        """Regressions, noise, profiles and units of one component."""
+        d, path = self.d, model.path
+        w = (NU + 1) / (NU + r2)
+        for i in teaches:
+            phi, P, S = a.phi[i], model.P[i], a.S[i]
+            total = 0.9995 * max(S - a.lever[i], a.vt[i]) / w[i] + a.lever[i]
+            model.W[i] += P @ phi * e[i] / total
+            P = (P - np.outer(P @ phi, P @ phi) / total) / 0.9995
+            c = np.sqrt(np.minimum(1, self.prior[i] / np.diag(P)))
+            model.P[i] = P * np.outer(c, c)
+            surprise = (w[i] * r2[i] - 1) * a.vt[i] / S
+            slow = 0.06 if model.volatility[i] < -0.9 else 0.003
+            model.v[i] *= 1 + max(1 / self.noisy[i], slow) * surprise
+            model.v[i] = np.clip(model.v[i], 1e-8, 100)
+            tamed = np.clip(surprise, -1, 3)
+            model.slopes[i] += max(1 / (self.noisy[i] + 20), 0.004) * tamed * a.f[i]
+            model.slopes[i] = np.clip(model.slopes[i], -3, 3)
+            model.volatility[i] = 0.9 * model.volatility[i] + 0.1 * tamed
+            for profile, visits, gain in zip(model.profiles, self.visits, (0.05, 0.1), strict=True):
+                h = t % len(profile)
+                profile[h, i] += max(1 / visits[h, i], gain) * (path.m[i] - profile[h, i])
+        if teaches:
+            B = np.hstack([np.eye(d), -a.F])
+            noise = B @ (path.m - a.mean)
+            EE = np.outer(noise, noise) + B @ path.C @ B.T
+            EE = EE / np.sqrt(np.outer(a.vt, a.vt))
+            cut = np.sqrt(np.minimum(1, 9 / np.diag(EE)))
+            rate = max(1 / (10 + self.rows), 0.003)
+            K = (1 - rate) * model.K + rate * EE * np.outer(cut, cut)
+            K = 0.99 * K / np.sqrt(np.outer(np.diag(K), np.diag(K)))
+            model.K = K - np.diag(np.diag(K)) + np.eye(d)
+        a_new, b2_new = model.a.copy(), model.b2.copy()
+        for i in teaches:
+            u, z = 1 / min(self.values[i], 1000), e[i] + a.mu[i]
+            error = np.clip(z, -6, 6) * np.sqrt(model.b2[i])
+            a_new[i] += u * error
+            b2_new[i] = (1 - u) * (model.b2[i] + u * error**2)
+        b2_new = np.maximum(b2_new, 1e-12 * a_new**2 + 1e-30)
+        r, f = np.sqrt(model.b2 / b2_new), (model.a - a_new) / np.sqrt(b2_new)
+        model.path.rescale(r, f)
+        model.trial.rescale(r, f)
+        model.v, model.a, model.b2 = model.v * r**2, a_new, b2_new
         model.profiles = [p * r + f for p in model.profiles]
 
-    def step(self, y: np.ndarray, level: float = 0.9) -> dict[str, np.ndarray]:
-        """Predict, score, learn."""
-        d, ok = self.d, ~np.isnan(y)
-        told = [self.look(model, self.t) for model in self.models]
-        w = np.exp(self.scores - self.scores.max(0))
-        w = 0.99 * w / w.sum(0) + 0.01 / len(w)
-        simple = ~self.known | (self.t < self.warm)
-        sd = np.sqrt((self.changes + 0.02 * self.last**2) / (self.count + 1) + 1e-12)
-        sd = np.where(self.count > 0, sd, 1.0)
-        half, wide = student.ppf(0.5 + level / 2, 6), student.ppf(0.5 + level / 2, 4)
-        out = dict(mean=self.last.copy(), low=self.last - wide * sd, high=self.last + wide * sd)
-        log = student.logpdf((y - self.last) / sd, 4) - np.log(sd)
-        parts = np.zeros((len(w), d))
-        mean, ends = np.zeros(d), [np.zeros(d), np.zeros(d)]
-        for j, (model, a) in enumerate(zip(self.models, told, strict=True)):
-            nodes = student.ppf((np.arange(15) + 0.5) / 15, 6)
-            values = [self.unbend(model, a["loc"] + q * a["sc"]) for q in nodes]
-            mean += w[j] * np.mean(values, 0)
-            for end, q in zip(ends, (-half, half), strict=True):
-                end += w[j] * self.unbend(model, a["loc"] + q * a["sc"])
-            slope = -0.5 * np.log1p((y / self.scale) ** 2) if model.bent else 0.0
-            error = (self.bend(model, y) - a["loc"]) / a["sc"]
-            parts[j] = student.logpdf(error, 6) - np.log(a["sc"]) + slope
-        for i in np.flatnonzero(~simple):
-            margin = 0.1 * (self.high[i] - self.low[i])
-            out["mean"][i] = np.clip(mean[i], self.low[i] - margin, self.high[i] + margin)
-            out["low"][i], out["high"][i] = ends[0][i], ends[1][i]
-            log[i] = np.log(np.sum(w[:, i] * np.exp(parts[:, i])))
-        out["log_score"] = np.array(np.sum(log[ok]) if ok.any() else np.nan)
-        self.take(y, ok, simple, parts, told)
-        return out
-
-    def take(self, y, ok, simple, parts, told) -> None:
-        """Learn from the row, and from the first ones at once when they are `warm`."""
-        change = ok & (self.count > 0) & simple
-        self.changes[change] += (y - self.last)[change] ** 2
-        for i in np.flatnonzero(ok & ~self.known):
-            self.early[i] = [*self.early[i], y[i]][-self.warm :]
-        if self.t >= self.warm:
-            capped = np.clip(parts, -30, 30)
-            use = ok & ~simple
-            self.scores[:, use] = (0.99 * self.scores + capped - capped.max(0))[:, use]
-            self.learn(y, told, self.t)
-        else:
-            self.kept.append(y)
-        self.count += ok
-        self.last = np.where(ok, y, self.last)
-        inside = ok & ~((self.streak > 0) & self.known)
-        self.low[inside] = np.minimum(self.low, y)[inside]
-        self.high[inside] = np.maximum(self.high, y)[inside]
-        self.t += 1
-        if self.t >= self.warm:
-            self.adopt()
-        if self.t == self.warm:
-            for t, row in enumerate(self.kept):
-                self.learn(row, [self.look(model, t) for model in self.models], t)
-
-    def adopt(self) -> None:
-        """Columns with eight values that vary."""
-        for i in np.flatnonzero(~self.known):
-            y = np.array(self.early[i])
-            if len(y) >= 8 and y.std() > 1e-6 * np.abs(y).mean():
-                self.known[i], self.scale[i], self.values[i] = True, np.abs(y).mean(), len(y)
-                for model in self.models:
-                    s = self.scale[i]
-                    g = s * np.arcsinh(y / s) if model.bent else y
-                    model.a[i], model.b2[i] = g.mean(), g.var()
+    def relocate(self, model: Model, moved: list[int]) -> None:
+        """Six values in a row far from all components: their level is the new one."""
+        for i in moved:
+            errors = np.array(model.streak[i])
+            spread, usual = errors.std(), max(np.sqrt(model.v[i]), 1)
+            by = errors.mean() * np.sqrt(model.b2[i])
+            model.a[i] += by
+            model.b2[i] *= spread**2 if spread > 4 * usual else 1
+            model.b2[i] = max(model.b2[i], 1e-12 * model.a[i] ** 2 + 1e-30)
+            model.path.m[i :: self.d] -= by / np.sqrt(model.b2[i])
+            model.streak[i] = []
+        model.path.m = np.clip(model.path.m, -10, 10)
+        if moved:
+            model.trial = model.path.copy()

@@ -1,0 +1,200 @@
+"""One column of the seasonal learner without its components: last value and experts, in plain numbers.
+
+The oracle of `_walk`, `_experts` and `_trial` in `rmcvi.conjugate`; `seasonal` puts it to work.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+NU, GATE = 6, 15.0
+NODES = student.ppf((np.arange(15) + 0.5) / 15, NU)
+
+
+def bend(y, scale, bent: bool):
+    """The value in the units of an expert."""
+    return scale * np.arcsinh(y / scale) if bent else y
+
+
+def unbend(g, scale, bent: bool):
+    """And back."""
+    return scale * np.sinh(np.clip(g / scale, -20, 20)) if bent else g
+
+
+@dataclass
+class LastValue:
+    """The last value, how far it goes in a row, and whether values far out have lasted."""
+
+    last: float = 0.0
+    variance: float = 1.0
+    quantum: float = np.inf
+    low: float = np.inf
+    high: float = -np.inf
+    count: int = 0
+    gap: float = 0.0
+    repeats: int = 0
+    candidate: float | None = None
+    base: float = 0.0
+    lasts: float = 0.0
+    doubts: int = 0
+
+    def wait(self) -> None:
+        self.gap = min(self.gap + 1, 4096) if self.count else 1
+
+    @property
+    def deviation(self) -> float:
+        if not self.count:
+            return 1.0
+        grain = self.quantum / 4 if self.quantum < np.inf else 0.0
+        return max(np.sqrt(self.variance), grain, 1e-7 * abs(self.last) + 1e-30)
+
+    def bounds(self, room: float) -> tuple[float, float]:
+        """Where a prediction may lie."""
+        if not self.count:
+            return -np.inf, np.inf
+        margin = room * (0.1 * (self.high - self.low) + 3 * self.deviation)
+        low = self.low - margin
+        return max(low, 0.0) if self.low >= 0 else low, self.high + margin
+
+    def confirmed(self, y: float) -> bool:
+        return self.candidate is not None and abs(y - self.candidate) <= GATE * self.deviation
+
+    def belief(self, y: float, far: bool) -> float:
+        return self.lasts if far and not self.confirmed(y) else 1.0
+
+    def learn(self, y: float, far: bool) -> None:
+        if np.isnan(y):
+            return
+        early, unit, confirmed = self.count < 8, self.deviation, self.confirmed(y)
+        lasts = self.lasts
+        change = (y - self.last) / (unit * np.sqrt(self.gap))
+        if self.candidate is not None and confirmed:
+            change = (y - self.candidate) / unit
+        square = min(change**2, 1e8 if early else 25.0)
+        rate = max(1 / (self.count + 1), 0.03)
+        variance = max(unit**2 * (1 + rate * (square - 1)), 1e-30)
+        if self.candidate is not None:
+            kept = np.clip((y - self.base) / (self.candidate - self.base), 0, 1)
+            self.lasts += (kept - self.lasts) / min(self.doubts + 2, 30)
+            self.doubts += 1
+        self.variance = variance if self.count else min(0.01 * y**2 + 1e-30, 1e30)
+        if self.count and y != self.last:
+            self.quantum = min(self.quantum, abs(y - self.last))
+        self.repeats = self.repeats + 1 if y == self.last else 0
+        if far and not confirmed and not early:
+            self.candidate, self.base = y, self.last
+            self.last = self.last + lasts * (y - self.last)
+        else:
+            if self.count:
+                self.low += 1e-4 * (self.last - self.low)
+                self.high += 1e-4 * (self.last - self.high)
+            self.low, self.high = min(self.low, y), max(self.high, y)
+            self.candidate, self.last = None, y
+        self.count, self.gap = self.count + 1, 0
+
+
+@dataclass
+class Opinion:
+    """What an expert says of the next value, in its own units."""
+
+    location: float
+    deviation: float
+    bent: bool = False
+
+
+@dataclass
+class Mixture:
+    """The opinions of those experts that have one, weighed."""
+
+    who: list[int]
+    weights: np.ndarray
+    deviations: np.ndarray
+    opinions: list[Opinion]
+    scale: float
+    mean: float
+    """Before it is pulled towards the last value, which is the last opinion."""
+    band: tuple[float, float, float]
+
+    def errors(self, y: float) -> np.ndarray:
+        g = [bend(y, self.scale, o.bent) - o.location for o in self.opinions]
+        return np.clip(np.array(g) / self.deviations, -1e4, 1e4)
+
+    def logs(self, y: float) -> np.ndarray:
+        slopes = [-np.log(np.hypot(1, y / self.scale)) if o.bent else 0.0 for o in self.opinions]
+        return student.logpdf(self.errors(y), NU) - np.log(self.deviations) + slopes
+
+    def log_density(self, y: float) -> float:
+        return np.log(self.weights @ np.exp(self.logs(y)))
+
+    def far(self, y: float) -> bool:
+        r = self.errors(y)
+        p = 2 * min(self.weights @ student.sf(r, NU), self.weights @ student.sf(-r, NU))
+        return p < 2 * student.sf(GATE, NU)
+
+
+class Record:
+    """How the experts have fared in one column, horizon by horizon."""
+
+    def __init__(self, experts: int):
+        self.scores, self.width = np.zeros((10, experts)), np.zeros((10, experts))
+        self.cover, self.count, self.pull = np.zeros(10), np.zeros(10), np.zeros((10, 2))
+
+    @staticmethod
+    def bin(horizon: float) -> int:
+        return min(int(np.log2(max(horizon, 1)) + 1e-4), 9)
+
+    def mix(
+        self, said: list[Opinion | None], scale: float, at: LastValue, horizon: float, level: float
+    ) -> Mixture:
+        k = self.bin(horizon)
+        who = [j for j, opinion in enumerate(said) if opinion is not None]
+        opinions = [opinion for opinion in said if opinion is not None]
+        weights = np.exp(self.scores[k, who] - self.scores[k, who].max())
+        weights /= weights.sum()
+        wide = np.array([o.deviation for o in opinions]) * np.exp(self.width[k, who])
+
+        def quantile(q: float, room: float) -> float:
+            low, high = at.bounds(room)
+            total = 0.0
+            for w, o, sd in zip(weights, opinions, wide, strict=True):
+                total += w * np.clip(unbend(o.location + q * sd, scale, o.bent), low, high)
+            return total
+
+        mean = np.mean([quantile(q, 1.0) for q in NODES])
+        both, square = self.pull[k]
+        share = np.clip(both / (square + 20), 0, 1)
+        pulled = mean + share * (opinions[-1].location - mean)
+        half = student.ppf(0.5 + level / 2, NU) * np.exp(self.cover[k])
+        ends = quantile(-half, 10.0), quantile(half, 10.0)
+        band = pulled, min(ends[0], pulled), max(ends[1], pulled)
+        return Mixture(who, weights, wide, opinions, scale, float(mean), band)
+
+    def learn(self, mixture: Mixture, y: float, horizon: float, level: float) -> None:
+        k, who = self.bin(horizon), mixture.who
+        logs = mixture.logs(y)
+        behind = np.zeros(self.scores.shape[1])  # who says nothing keeps up with the best
+        behind[who] = np.maximum(logs - logs.max(), -6)
+        scores = (1 - 0.01 / 2**k) * self.scores[k] + behind / 2**k
+        self.scores[k] = np.maximum(scores - scores.max(), -12)
+        square = mixture.errors(y) ** 2
+        surprise = np.clip((NU + 1) * square / (NU + square) - 1, -1, NU)
+        rate = max(1 / (self.count[k] + 6), 0.01) / np.sqrt(2**k)
+        self.width[k, who] = np.clip(self.width[k, who] + 0.5 * rate * surprise, -3, 3)
+        _, low, high = mixture.band
+        missed = level - (low <= y <= high)
+        self.cover[k] = np.clip(self.cover[k] + 0.01 * missed / np.sqrt(2**k), -1, 1)
+        unit, last = mixture.deviations[-1], mixture.opinions[-1].location
+        error = np.clip((y - mixture.mean) / unit, -20, 20)
+        away = np.clip((last - mixture.mean) / unit, -20, 20)
+        fade = 1 - 0.005 / 2**k
+        self.pull[k] = fade * self.pull[k] + np.array([error * away, away**2]) / 2**k
+        self.count[k] += 1
+
+
+def length_of_trial(number: int) -> int:
+    """8, 16, 8, 32, 8, 16, 8, 64, ..: eight times the largest power of two that divides it."""
+    length = 8
+    while number % 2 == 0 and length < 8 * 64:
+        number, length = number // 2, length * 2
+    return length

@@ -1,6 +1,5 @@
-"""The parts: exact Bayesian regression, exact conditioning, Student's t."""
+"""The parts in closed form: conditioning of a Gaussian, Student's t."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from rmcvi.conjugate._rows import Rows
@@ -8,27 +7,6 @@ from scipy.stats import t as student
 
 from rmcvi.conjugate._companion import Companion
 from rmcvi.conjugate._student import log_density, nodes, quantile, upper_tail
-
-
-def test_equals_bayesian_regression() -> None:
-    """Without forgetting, W and P are the posterior of a batch; unseen rows teach nothing."""
-    rng = np.random.default_rng(0)
-    phi, y = rng.standard_normal((30, 2, 4)), rng.standard_normal((30, 2))
-    noise, seen = 0.5 + rng.random((30, 2)), rng.random((30, 2)) < 0.7
-    mean, prior = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]]), np.full((2, 4), 0.3)
-    rows = Rows.prior(jnp.asarray(mean), jnp.asarray(prior))
-    learn = jax.jit(lambda rows, *given: rows.learn(*given, keep=1.0, prior=jnp.asarray(prior)))
-    for a, b, v, s in zip(phi, y, noise, seen, strict=True):
-        error = b - np.sum(np.asarray(rows.weights) * a, 1)
-        given = (jnp.asarray(x) for x in (a, error, v, s))
-        rows = learn(rows, *given)
-    for i in range(2):
-        x, keep = phi[:, i][seen[:, i]], seen[:, i]
-        precision = np.diag(1 / prior[i]) + (x / noise[keep, i, None]).T @ x
-        cov = np.linalg.inv(precision)
-        expected = cov @ (mean[i] / prior[i] + (x / noise[keep, i, None]).T @ y[keep, i])
-        np.testing.assert_allclose(rows.weights[i], expected, atol=1e-10)
-        np.testing.assert_allclose(rows.covariance[i], cov, atol=1e-10)
 
 
 def test_conditioning_is_that_of_a_gaussian() -> None:

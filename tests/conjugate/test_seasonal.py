@@ -34,14 +34,14 @@ def after_broken() -> tuple[SeasonalLearner, Any, Any]:
 
 
 def test_equals_plain_numpy() -> None:
-    """Holes, empty rows, outliers, a late column that starts constant: 300 rows, every number."""
+    """Holes, empty rows, outliers, new levels, a stuck column: 300 rows, every number."""
     _, state, got = after_broken()
     reference = Reference(3, PERIODS, LONG, 2, ((False, True), (True, True), (False, False)))
     told = [reference.step(y) for y in broken(300)]
     for name in ("mean", "low", "high", "log_score"):
         expected = np.array([row[name] for row in told])
         np.testing.assert_allclose(getattr(got, name), expected, rtol=1e-6, atol=1e-6)
-    assert np.all(state.columns.known)
+    assert np.all(state.learned.columns.known)
 
 
 def test_p_values_match_the_interval() -> None:
@@ -63,7 +63,7 @@ def test_nothing_breaks_it() -> None:
         assert np.all(np.isfinite(values))
     assert np.all(got.low <= got.high)
     assert np.all(np.abs(got.mean[110:]) < 1e3)
-    arrays = jax.tree.leaves((state.components, state.columns, state.mixture))
+    arrays = jax.tree.leaves((state.learned.components, state.learned.columns, state.learned.skill))
     assert all(np.all(np.isfinite(leaf)) for leaf in arrays)
 
 

@@ -1,10 +1,12 @@
 """The smoother against the joint Gaussian of all rows, solved at once."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from rmcvi.conjugate._rows import Rows
 
+from rmcvi._core.regression import Regression
 from rmcvi.conjugate._columns import Columns
 from rmcvi.conjugate._component import Component
 from rmcvi.conjugate._design import Design
@@ -19,16 +21,9 @@ def test_equals_the_joint_gaussian() -> None:
     """x_t = A x_{t-1} + B x_{t-2} + c + noise over 7 rows, some of it seen."""
     rng = np.random.default_rng(0)
     weights = 0.3 * rng.standard_normal((2, 5))
-    component = Component.prior(DESIGN)
-    rows = Rows(jnp.asarray(weights), jnp.zeros((2, 5, 5)))
-    component = Component(
-        rows, component.state, component.older, [], component.noise, component.units
-    )
-    columns = Columns.unknown(DESIGN)
-    columns = Columns(
-        jnp.ones(2, bool), columns.scale, columns.values, columns.noisy, columns.rows,
-        columns.streak, [],
-    )  # fmt: skip
+    rows = Regression(jnp.asarray(weights), jnp.zeros((2, 5, 5)))
+    component = eqx.tree_at(lambda c: c.rows, Component.prior(DESIGN), rows)
+    columns = eqx.tree_at(lambda c: c.known, Columns.unknown(DESIGN), jnp.ones(2, bool))
     ys = rng.standard_normal((7, 2))
     ys[rng.random(ys.shape) < 0.4] = np.nan
     bent, mask = jnp.asarray(False), jnp.ones(5)

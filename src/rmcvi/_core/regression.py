@@ -25,7 +25,8 @@ class Regression(eqx.Module):
         cls, mean: Float[Array, "*batch k"], deviation: Float[Array, "*batch k"]
     ) -> "Regression":
         """Independent coefficients."""
-        return cls(mean, deviation[..., None] * jnp.eye(mean.shape[-1], dtype=deviation.dtype))
+        eye = jnp.eye(mean.shape[-1], dtype=deviation.dtype)
+        return cls(mean, deviation[..., None] * jnp.broadcast_to(eye, (*mean.shape, len(eye))))
 
     @property
     def covariance(self) -> Float[Array, "*batch k k"]:

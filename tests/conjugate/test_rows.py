@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-from rmcvi.conjugate._rows import Rows
 from scipy.stats import t as student
 
 from rmcvi.conjugate._companion import Companion

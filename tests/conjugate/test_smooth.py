@@ -4,7 +4,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rmcvi.conjugate._rows import Rows
 
 from rmcvi._core.regression import Regression
 from rmcvi.conjugate._columns import Columns

@@ -154,14 +154,14 @@ class Record:
         weights /= weights.sum()
         wide = np.array([o.deviation for o in opinions]) * np.exp(self.width[k, who])
 
-        def quantile(q: float, room: float) -> float:
+        def quantile(q, room: float):
             low, high = at.bounds(room)
-            total = 0.0
+            total = 0.0 * q
             for w, o, sd in zip(weights, opinions, wide, strict=True):
                 total += w * np.clip(unbend(o.location + q * sd, scale, o.bent), low, high)
             return total
 
-        mean = np.mean([quantile(q, 1.0) for q in NODES])
+        mean = np.mean(quantile(NODES, 1.0))
         both, square = self.pull[k]
         share = np.clip(both / (square + 20), 0, 1)
         pulled = mean + share * (opinions[-1].location - mean)

@@ -62,7 +62,8 @@ def test_nothing_breaks_it() -> None:
     for values in (got.mean, got.low, got.high):
         assert np.all(np.isfinite(values))
     assert np.all((got.low <= got.mean) & (got.mean <= got.high))
-    assert np.all(np.abs(got.mean[110:, ::2]) < 1e3) and np.all(np.abs(got.mean[250:]) < 1e3)
+    assert np.all(np.abs(got.mean[110:, ::2]) < 1e3)
+    assert np.all(np.abs(got.mean[250:]) < 2e3)
     arrays = jax.tree.leaves((state.learned.components, state.learned.columns, state.learned.skill))
     assert all(np.all(np.isfinite(leaf)) for leaf in arrays)
 

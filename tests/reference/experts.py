@@ -1,4 +1,4 @@
-"""One column of the seasonal learner without its components: last value and experts, in plain numbers.
+"""One column of the seasonal learner without its components, in plain numbers.
 
 The oracle of `_walk`, `_experts` and `_trial` in `rmcvi.conjugate`; `seasonal` puts it to work.
 """

@@ -351,12 +351,12 @@ class Reference:
         for i in moved:
             errors = np.array(model.streak[i])
             spread, usual = errors.std(), max(np.sqrt(model.v[i]), 1)
-            by = errors.mean() * np.sqrt(model.b2[i])
+            b, by = np.sqrt(model.b2[i]), errors.mean() * np.sqrt(model.b2[i])
             model.a[i] += by
             model.b2[i] *= spread**2 if spread > 4 * usual else 1
             model.b2[i] = max(model.b2[i], 1e-12 * model.a[i] ** 2 + 1e-30)
-            model.path.m[i :: self.d] -= by / np.sqrt(model.b2[i])
+            there = (b * model.path.m[i :: self.d] - by) / np.sqrt(model.b2[i])
+            model.path.m[i :: self.d] = np.clip(there, -10, 10)
             model.streak[i] = []
-        model.path.m = np.clip(model.path.m, -10, 10)
         if moved:
             model.trial = model.path.copy()

@@ -260,10 +260,11 @@ def relocate(component: Component, which: Bool[Array, "dy"]) -> Component:
     wider = jnp.where(spread > WIDER * jnp.maximum(usual, 1.0), spread, 1.0)
     units = component.units.moved(mean, wider, which)
     # The state is at the new level already; what is older than the streak moves there.
-    _, shift = component.units.change(units)
+    ratio, shift = component.units.change(units)
     state = component.path.state
-    there = jnp.tile(jnp.where(which, shift, 0.0), state.mean.shape[0] // mean.shape[0])
-    state = Companion(jnp.clip(state.mean + there, -BOUND, BOUND), state.covariance)
+    repeat = state.mean.shape[0] // mean.shape[0]
+    there = jnp.clip(state.mean * jnp.tile(ratio, repeat) + jnp.tile(shift, repeat), -BOUND, BOUND)
+    state = Companion(jnp.where(jnp.tile(which, repeat), there, state.mean), state.covariance)
     path = Path(state, component.path.older)
     trial = tree.where(jnp.any(which), path, component.trial)
     apart = jnp.where(which, 0.0, component.apart)

@@ -1,4 +1,4 @@
-"""Inputs, phases and seasons that are switched off, on tiny streams."""
+"""Inputs and phases, on tiny streams."""
 
 from typing import Any
 
@@ -10,37 +10,41 @@ import rmcvi
 from rmcvi.conjugate import SeasonalLearner
 from tests.conjugate._streams import seasonal
 
-SMALL: dict[str, Any] = {"cross": 1, "own": 1, "plain": False, "window": 8}
+ROWS = 400
+MODEL = SeasonalLearner(
+    1, 2, phase_input=True, period=6, long_period=None, long=(6,), harmonics=2, cross=1, own=1,
+    plain=False, window=8,
+)  # fmt: skip
+"""One learner for all tests: it takes a while to compile."""
 
 
-def run(model: SeasonalLearner, ys: np.ndarray, u: Any = None, dt: Any = None) -> Any:
-    return rmcvi.scan(model, model.init(jax.random.key(0)), ys, u, dt)[1].prediction
+def run(ys: np.ndarray, phase: np.ndarray, u: np.ndarray) -> Any:
+    inputs = np.concatenate([phase, u], 1)
+    return rmcvi.scan(MODEL, MODEL.init(jax.random.key(0)), ys, inputs)[1].prediction
 
 
 def test_a_phase_given_is_a_phase_counted() -> None:
-    """An unknown phase goes on from the last one, `dt` later."""
-    ys = seasonal(120, 1)
-    settings = SMALL | {"period": 6, "long_period": None, "long": (6,), "harmonics": 2}
-    counted = run(SeasonalLearner(1, **settings), ys)
-    hours = np.arange(120.0)[:, None] + 606.0
+    """An unknown phase goes on from the last one, `dt` later; from 0, if none was ever known."""
+    ys, nothing = seasonal(ROWS, 1), np.full((ROWS, 1), np.nan)
+    counted = run(ys, nothing, nothing)
+    hours = np.arange(ROWS + 0.0)[:, None] + 606.0
     hours[50] = np.nan
-    given = run(SeasonalLearner(1, 1, phase_input=True, **settings), ys, hours)
+    given = run(ys, hours, nothing)
     np.testing.assert_allclose(given.mean, counted.mean, rtol=1e-9)
     np.testing.assert_allclose(given.log_score, counted.log_score, rtol=1e-7)
 
 
 def test_an_input_in_any_units_explains() -> None:
-    """Without a season; the input halves the error, the same in all units; NaN is no input."""
+    """It halves the error, the same in all units; NaN is no input."""
     rng = np.random.default_rng(0)
-    u = rng.standard_normal((400, 1))
-    ys = 5.0 + 2.0 * u + 0.5 * rng.standard_normal((400, 1))
+    phase, u = np.full((ROWS, 1), np.nan), rng.standard_normal((ROWS, 1))
+    ys = 5.0 + 2.0 * u + 0.5 * rng.standard_normal((ROWS, 1))
     u[200] = np.nan
-    model = SeasonalLearner(1, 1, period=None, **SMALL)
-    got = run(model, ys, 1e4 + 300.0 * u)
+    got = run(ys, phase, 1e4 + 300.0 * u)
     error = np.asarray(ys - got.mean)[100:]
     assert np.sqrt(np.median(error**2)) < 0.5 * np.std(ys)
     assert np.all(np.isfinite(got.mean))
-    again = run(model, ys, u)
+    again = run(ys, phase, u)
     np.testing.assert_allclose(again.mean, got.mean, rtol=1e-6, atol=1e-6)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rmcvi.conjugate._walk import LONGEST, Walk
 
-GATE = 15.0
+GATE, NEW = 15.0, Walk.unknown(1)
 
 
 @jax.jit
@@ -17,9 +17,8 @@ def _row(walk: Walk, y: jax.Array, far: jax.Array, dt: jax.Array) -> Walk:
     return walk.wait(dt).learn(y[None], far[None], GATE)
 
 
-def after(values: Iterable[float], far: Collection[int] = (), walk: Walk | None = None) -> Walk:
+def after(values: Iterable[float], far: Collection[int] = (), walk: Walk = NEW) -> Walk:
     """The walk after the values, those of some rows far from all that was expected."""
-    walk = Walk.unknown(1) if walk is None else walk
     for t, y in enumerate(values):
         walk = _row(walk, jnp.asarray(y), jnp.asarray(t in far), jnp.ones(()))
     return walk

@@ -125,12 +125,12 @@ class Mixture:
         return student.logpdf(self.errors(y), NU) - np.log(self.deviations) + slopes
 
     def log_density(self, y: float) -> float:
-        return np.log(self.weights @ np.exp(self.logs(y)))
+        return float(np.log(self.weights @ np.exp(self.logs(y))))
 
     def far(self, y: float) -> bool:
         r = self.errors(y)
         p = 2 * min(self.weights @ student.sf(r, NU), self.weights @ student.sf(-r, NU))
-        return p < 2 * student.sf(GATE, NU)
+        return bool(p < 2 * student.sf(GATE, NU))
 
 
 class Record:

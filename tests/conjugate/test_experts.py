@@ -29,7 +29,7 @@ def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Ar
     def row(skill, given):
         location, deviation, y = given
         told = Located(location[:, None], deviation[:, None])
-        experts = Experts(told, jnp.zeros(2, bool), jnp.ones((2, 1), bool), one)
+        experts = Experts(told, (False, False), jnp.ones((2, 1), bool), one)
         mixed = skill.mixed(experts, one, walk, 6, quantile(0.95, 6))
         new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
         return new, (new, new.weights(experts)[:, 0], mixed.mean[0], mixed.away[0], mixed.unit[0])

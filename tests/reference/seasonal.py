@@ -144,7 +144,7 @@ class Reference:
             walk.wait()
         told = [self.look(model, model.path, self.t) for model in self.models]
         out, far = self.predict(y, told, started)
-        self.judge_trial(y)
+        self.judge_trial(y, [a.lever for a in told])
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
         self.learn(y, told, self.t, belief)
         for walk, value, doubtful in zip(self.walks, y, far, strict=True):
@@ -174,8 +174,8 @@ class Reference:
                     g = bend(y, self.scale[i], model.bent)
                     model.a[i], model.b2[i] = g.mean(), g.var()
 
-    def look(self, model: Model, path: Path, t: int) -> Look:
-        """The next row on a path."""
+    def look(self, model: Model, path: Path, t: int, lever: np.ndarray | None = None) -> Look:
+        """The next row on a path; `lever` is given if it shall be that of another."""
         d, x, filtered = self.d, path.m.reshape(-1, self.d), model.path.m[: self.d]
         angle = 2 * np.pi * t / self.periods[0] * np.arange(1, self.harmonics + 1)
         inputs = []
@@ -194,7 +194,8 @@ class Reference:
             inputs.append([*row, 1.0])
         phi = np.clip(inputs, -10, 10)
         mu = np.clip(np.sum(model.W * phi, 1), -10, 10)
-        lever = np.array([p @ P @ p for p, P in zip(phi, model.P, strict=True)])
+        if lever is None:
+            lever = np.array([p @ P @ p for p, P in zip(phi, model.P, strict=True)])
         hour = [np.sin(angle[0]), np.sin(angle[1]), np.cos(angle[0]), np.cos(angle[1])]
         f = np.array([[*hour, np.clip(mu[i], -3, 3), model.volatility[i]] for i in range(d)])
         vt = model.v * np.exp(np.clip(np.sum(model.slopes * f, 1), -3, 3))
@@ -246,9 +247,11 @@ class Reference:
         out = dict(zip(("mean", "low", "high"), np.array(bands).T, strict=True))
         return out | {"log_score": np.array(sum(log) if log else np.nan)}, far
 
-    def judge_trial(self, y: np.ndarray) -> None:
+    def judge_trial(self, y: np.ndarray, levers: list[np.ndarray]) -> None:
         """The forecast under way goes on one row, and the record of its horizon with it."""
-        d, told = self.d, [self.look(model, model.trial, self.t) for model in self.models]
+        d, told = self.d, []
+        for model, lever in zip(self.models, levers, strict=True):
+            told.append(self.look(model, model.trial, self.t, lever))
         for i, (walk, record) in enumerate(zip(self.walks, self.records, strict=True)):
             horizon = self.age + 1 + self.gap[i]
             if self.number == 0 or horizon == 1 or not self.known[i] or np.isnan(y[i]):

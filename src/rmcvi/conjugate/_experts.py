@@ -72,7 +72,8 @@ class Experts(eqx.Module):
 
     def pick(self, values: Float[Array, "*e bins dy"]) -> Float[Array, "*e dy"]:
         """The values at each column's bin."""
-        return jnp.sum(jnp.where(self.here, values, 0.0), -2)
+        here = jnp.broadcast_to(self.here, values.shape)
+        return jnp.sum(jnp.where(here, values, 0.0), -2)
 
     def transformed(
         self, change: Callable[..., Array], values: Float[Array, "*e dy"], scale: Float[Array, "dy"]
@@ -141,19 +142,20 @@ class Skill(eqx.Module):
         weights, deviation = self.weights(experts), self.deviation(experts)
         location = jnp.where(experts.valid, experts.told.location, 0.0)
 
-        def at(node, factor, room):
-            g = location + node * factor * deviation
+        def at(node, room):
+            g = location + node * deviation
             value = experts.transformed(from_asinh, g, scale)
-            bounded = jnp.clip(value, *_range(walk, room))
+            low, high = _range(walk, room)
+            bounded = jnp.clip(value, low[None], high[None])
             return jnp.sum(jnp.where(weights > 0.0, weights * bounded, 0.0), 0)
 
         pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
-        mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0, 1.0))(pieces), 0)
+        mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0))(pieces), 0)
         both, square = experts.pick(self.pull)
         share = jnp.clip(both / (square + RELUCTANT), 0.0, 1.0)
         pulled = mean + jnp.where(experts.valid[-1], share * (location[-1] - mean), 0.0)
-        wider = jnp.exp(experts.pick(self.cover))
-        low, high = (at(jnp.asarray(side), wider, 10.0) for side in (-half, half))
+        wider = half * jnp.exp(experts.pick(self.cover))[None]
+        low, high = at(-wider, 10.0), at(wider, 10.0)
         band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))
         unit = deviation[-1]
         return Mixed(band, weights, mean, (location[-1] - mean) / unit, unit)
@@ -173,25 +175,30 @@ class Skill(eqx.Module):
         # they count as one. Widths and coverage, which average them, learn from more.
         share, pace = 2.0**-experts.bins, 2.0 ** (-0.5 * experts.bins)
         best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
-        logs = jnp.maximum(logs - best, -CAP)
+        logs = jnp.maximum(logs - best[None], -CAP)
         keep = 1.0 - (1.0 - KEEP) * share
-        scores = keep * experts.pick(self.scores) + share * jnp.where(experts.valid, logs, 0.0)
-        scores = jnp.maximum(scores - jnp.max(scores, 0), -GAP)
+        gain = share[None] * jnp.where(experts.valid, logs, 0.0)
+        scores = keep[None] * experts.pick(self.scores) + gain
+        scores = jnp.maximum(scores - jnp.max(scores, 0)[None], -GAP)
         count = experts.pick(self.count)
         rate = pace * jnp.maximum(1.0 / (count + 6.0), SLOW_WIDTH)
         ratio = errors**2
         surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
-        width = experts.pick(self.width) + 0.5 * rate * jnp.where(experts.valid, surprise, 0.0)
+        width = experts.pick(self.width) + 0.5 * rate[None] * jnp.where(
+            experts.valid, surprise, 0.0
+        )
         inside = (y >= mixed.band.low) & (y <= mixed.band.high)
         cover = experts.pick(self.cover) + pace * SLOW_COVER * (level - inside)
         error = jnp.clip((y - mixed.mean) / mixed.unit, -LOUDEST, LOUDEST)
         away = jnp.clip(mixed.away, -LOUDEST, LOUDEST)
         fade = 1.0 - (1.0 - KEEP_PULL) * share
-        pull = fade * experts.pick(self.pull) + share * jnp.stack([error * away, away**2])
+        pull = fade[None] * experts.pick(self.pull) + share[None] * jnp.stack(
+            [error * away, away**2]
+        )
         taught = experts.here & ~jnp.isnan(y)
 
         def put(old: Array, new: Array) -> Array:
-            return jnp.where(taught, new[..., None, :], old)
+            return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)
 
         return Skill(
             put(self.scores, scores),

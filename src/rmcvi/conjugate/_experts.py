@@ -195,7 +195,7 @@ class Skill(eqx.Module):
         pull = fade[None] * experts.pick(self.pull) + share[None] * jnp.stack(
             [error * away, away**2]
         )
-        taught = experts.here & ~jnp.isnan(y)
+        taught = experts.here & ~jnp.isnan(y)[None]
 
         def put(old: Array, new: Array) -> Array:
             return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)

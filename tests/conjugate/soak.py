@@ -3,8 +3,8 @@
     python -m tests.conjugate.soak 60000       prints a table; float32 unless JAX is told otherwise
 
 
-Of a faulty stream column 0 has the fault, column 1 is healthy. What comes back is a handful of sums for each block of
-rows, made inside the compiled loop, so that a million rows need no memory.
+Of a faulty stream column 0 has the fault, column 1 is healthy. What comes back is a handful of sums
+for each block of rows, made inside the compiled loop, so that a million rows need no memory.
 """
 
 import json

@@ -79,7 +79,7 @@ def test_the_pull_is_the_share_of_least_squares() -> None:
 
 @jax.jit
 def _onward(trial: Trial, component: Component, walk: Walk) -> tuple[Trial, Component]:
-    return trial.onward(component, walk, jnp.ones((), bool))
+    return trial.onward(component, walk, jnp.ones((), bool), jnp.zeros((), bool))
 
 
 def test_lengths_of_trials_are_the_ruler_sequence() -> None:

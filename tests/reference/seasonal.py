@@ -55,8 +55,8 @@ class Model:
     a: np.ndarray
     b2: np.ndarray
     profiles: list[np.ndarray]
-    streak: list[list[float]]
-    """Errors of the values in a row that were far from all components."""
+    streak: list[list[tuple[float, float]]]
+    """Values in a row that were far out, and what was expected of them."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Reference:
             paths = path, path.copy()
             self.models.append(Model(bent, seasonal, W.copy(), P, *paths, *noise, *rest))
         self.known, self.scale = np.zeros(d, bool), np.ones(d)
-        self.values, self.noisy, self.streak = np.ones(d), np.full(d, 6.0), np.zeros(d, int)
+        self.values, self.noisy = np.ones(d), np.full(d, 6.0)
         self.visits = [np.zeros((p, d)) for p in self.periods]
         self.kept: list[np.ndarray] = []
         self.walks = [LastValue() for _ in range(d)]
@@ -146,12 +146,15 @@ class Reference:
         out, far = self.predict(y, told, started)
         self.judge_trial(y, [a.lever for a in told])
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
-        self.learn(y, told, self.t, belief)
-        for walk, value, doubtful in zip(self.walks, y, far, strict=True):
+        moved = self.learn(y, told, self.t, belief)
+        for walk, record, value, doubtful in zip(self.walks, self.records, y, far, strict=True):
+            if doubtful and walk.confirmed(value):
+                record.scores[0, -1] = 3.0
             walk.learn(value, doubtful)
         self.kept = [*self.kept, y][-self.memory :]
         self.t, self.age = self.t + 1, self.age + 1
-        if started and (self.number == 0 or self.age >= length_of_trial(self.number)):
+        over = self.number == 0 or self.age >= length_of_trial(self.number)
+        if started and (over or moved):
             self.number, self.age = self.number + 1, 0
             self.old = np.array([walk.last for walk in self.walks])
             self.gap = np.array([walk.gap for walk in self.walks])
@@ -264,7 +267,7 @@ class Reference:
             m[:d] = np.clip(m[:d], -4, 4)
             model.trial = Path(m, a.C, [m[-d:].copy(), *model.trial.older[:-1]])
 
-    def learn(self, y: np.ndarray, told: list[Look], t: int, belief: np.ndarray) -> None:
+    def learn(self, y: np.ndarray, told: list[Look], t: int, belief: np.ndarray) -> bool:
         """All components, one row."""
         seen = [i for i in range(self.d) if self.known[i] and not np.isnan(y[i])]
         teaches = [i for i in seen if self.walks[i].repeats < 24]
@@ -273,25 +276,20 @@ class Reference:
         self.rows += len(teaches) > 0
         for visits in self.visits:
             visits[t % len(visits), teaches] += 1
-        near = set()
+        moved = set()
         for model, a in zip(self.models, told, strict=True):
             g = np.array([bend(v, s, model.bent) for v, s in zip(y, self.scale, strict=True)])
             e = np.clip((g - model.a) / np.sqrt(model.b2), -1e8, 1e8) - a.mu
             r2 = e**2 / a.S
-            near |= {i for i in seen if r2[i] <= GATE**2}
             for i in seen:
-                # Errors before all components were far belong to no streak.
-                begun = model.streak[i][-self.streak[i] :] if self.streak[i] else []
-                model.streak[i] = [*begun, e[i]] if r2[i] > GATE**2 else []
+                far = r2[i] > GATE**2
+                model.streak[i] = [*model.streak[i], (e[i] + a.mu[i], a.mu[i])] if far else []
             self.condition(model, a, seen, e, r2, belief)
             self.teach(model, a, [i for i in teaches if r2[i] <= GATE**2], e, r2, t)
-        for i in seen:
-            self.streak[i] = 0 if i in near else self.streak[i] + 1
-        moved = [i for i in seen if self.streak[i] == 6]
-        for model in self.models:
-            self.relocate(model, moved)
-        self.streak[moved] = 0
-        self.values[moved] = np.minimum(self.values[moved], 30)
+            moved |= self.relocate(model)
+        for i in moved:
+            self.values[i] = min(self.values[i], 30)
+        return bool(moved)
 
     def condition(self, model: Model, a: Look, seen: list[int], e, r2, belief) -> None:
         """The state given the values seen; those far out have noise of their own."""
@@ -349,17 +347,19 @@ class Reference:
         model.v, model.a, model.b2 = model.v * r**2, a_new, b2_new
         model.profiles = [p * r + f for p in model.profiles]
 
-    def relocate(self, model: Model, moved: list[int]) -> None:
-        """Six values in a row far from all components: their level is the new one."""
+    def relocate(self, model: Model) -> set[int]:
+        """Six values in a row far from the component: their level is the new one."""
+        moved = {i for i in range(self.d) if len(model.streak[i]) == 6}
         for i in moved:
-            errors = np.array(model.streak[i])
-            spread, usual = errors.std(), max(np.sqrt(model.v[i]), 1)
-            b, by = np.sqrt(model.b2[i]), errors.mean() * np.sqrt(model.b2[i])
+            z, mu = np.array(model.streak[i]).T
+            spread, usual = z.std(), max(np.sqrt(model.v[i]), 1)
+            b, by = np.sqrt(model.b2[i]), (z.mean() - mu[0]) * np.sqrt(model.b2[i])
             model.a[i] += by
             model.b2[i] *= spread**2 if spread > 4 * usual else 1
             model.b2[i] = max(model.b2[i], 1e-12 * model.a[i] ** 2 + 1e-30)
-            there = (b * model.path.m[i :: self.d] - by) / np.sqrt(model.b2[i])
-            model.path.m[i :: self.d] = np.clip(there, -10, 10)
+            rows = model.path.m[i :: self.d]
+            model.path.m[i :: self.d] = np.clip((b * rows - by) / np.sqrt(model.b2[i]), -10, 10)
+            for row in model.path.older[: max(0, 6 - len(rows))]:
+                row[i] = np.clip((b * row[i] - by) / np.sqrt(model.b2[i]), -10, 10)
             model.streak[i] = []
-        if moved:
-            model.trial = model.path.copy()
+        return moved

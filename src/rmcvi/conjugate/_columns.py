@@ -18,8 +18,6 @@ VARIES = 1e-6
 ABSURD, SPARED = 100.0, 2
 """First values further than so many mean deviations from the median (the mean without the largest
 `SPARED` of them) are codes or faults, and units do not rest on them."""
-SHIFT = 6.0
-"""Values in a row that are far from all components before their level is taken for the new one."""
 ANEW = 30.0
 """Values that the units rest on at a new level: the rest is learned anew."""
 STUCK = 24.0
@@ -38,22 +36,19 @@ class Columns(eqx.Module):
     """Values that the variances rest on, and six more for the prior."""
     rows: Float[Array, ""]
     """Rows in which anything was seen."""
-    streak: Float[Array, "dy"]
-    """Values in a row that were far from what all components expected."""
     visits: list[Float[Array, "_ dy"]]
     """Values behind each entry of the profiles."""
 
     @classmethod
     def unknown(cls, design: Design) -> "Columns":
         """Nothing seen."""
-        ones, zeros = jnp.ones(design.size), jnp.zeros(design.size)
+        ones = jnp.ones(design.size)
         return cls(
             known=jnp.zeros(design.size, bool),
             scale=ones,
             values=ones,
             noisy=6.0 * ones,
             rows=jnp.zeros(()),
-            streak=zeros,
             visits=[jnp.zeros((period, design.size)) for period in design.periods],
         )
 
@@ -69,30 +64,13 @@ class Columns(eqx.Module):
             values=self.values + new,
             noisy=self.noisy + new,
             rows=self.rows + jnp.max(new),
-            streak=self.streak,
             visits=[v.at[j].add(new) for v, j in zip(self.visits, places, strict=True)],
         )
 
-    def judge(
-        self, ratio: Float[Array, "m dy"], y: Float[Array, "dy"], gate: float
-    ) -> tuple["Columns", Bool[Array, "dy"]]:
-        """Lengthen or end the streaks, and say which columns are at a new level.
-
-        `ratio` is e^2 / S of each component.
-        """
-        seen = self.known & ~jnp.isnan(y)
-        far = jnp.min(ratio, 0) > gate**2  # of all, so that each has been far for the whole streak
-        streak = jnp.where(seen, jnp.where(far, self.streak + 1.0, 0.0), self.streak)
-        moved = streak >= SHIFT
-        columns = eqx.tree_at(
-            lambda c: (c.streak, c.values),
-            self,
-            (
-                jnp.where(moved, 0.0, streak),
-                jnp.where(moved, jnp.minimum(self.values, ANEW), self.values),
-            ),
-        )
-        return columns, moved
+    def anew(self, which: Bool[Array, "dy"]) -> "Columns":
+        """Some columns at a new level, whose units rest on few values."""
+        values = jnp.where(which, jnp.minimum(self.values, ANEW), self.values)
+        return eqx.tree_at(lambda c: c.values, self, values)
 
     def meet(
         self, recent: Float[Array, "n dy"]

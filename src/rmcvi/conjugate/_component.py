@@ -11,21 +11,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from rmcvi._core import tree
 from rmcvi._core.regression import Regression
-from rmcvi.conjugate._columns import SHIFT, Columns
+from rmcvi.conjugate._columns import Columns
 from rmcvi.conjugate._companion import Companion
 from rmcvi.conjugate._design import BOUND, GAINS, Design
 from rmcvi.conjugate._noise import Noise
 from rmcvi.conjugate._settings import Settings
+from rmcvi.conjugate._streak import ENOUGH, Streak
 from rmcvi.conjugate._units import Located, Units, to_asinh
 
 JITTER = 1e-6
 """Least variance of a prediction: a thousandth of the column's deviation."""
 MOST = 4.0
 """Variance of the mean beyond this does not count."""
-WIDER = 4.0
-"""A new level whose values scatter by so many deviations is a new scale, too."""
 
 
 class Kind(eqx.Module):
@@ -69,8 +67,8 @@ class Component(eqx.Module):
     profiles: list[Float[Array, "_ dy"]]
     noise: Noise
     units: Units
-    apart: Float[Array, "2 dy"]
-    """Mean of e and sum of its squares around it over the streak of values that are far out."""
+    streak: Streak
+    """Values in a row that were far out."""
 
     @classmethod
     def prior(cls, design: Design) -> "Component":
@@ -85,7 +83,7 @@ class Component(eqx.Module):
             profiles=[jnp.zeros((period, d)) for period in design.periods],
             noise=Noise.prior(d, waves + 2),
             units=Units(jnp.zeros(d), jnp.ones(d)),
-            apart=jnp.zeros((2, d)),
+            streak=Streak.none(d),
         )
 
     def season(
@@ -207,8 +205,11 @@ def learn(
     phase: Float[Array, ""],
     design: Design,
     settings: Settings,
-) -> tuple[Component, Float[Array, "dy"]]:
-    """The component after the row, and the squared errors e^2 / S; `columns` counts the row."""
+) -> tuple[Component, Bool[Array, "dy"]]:
+    """The component after the row, and which columns it now takes to be at a new level.
+
+    `columns` counts the row.
+    """
     z, seen = standardised(component, columns, asinh, value.y)
     variance, nu = told.variance, settings.degrees
     error = jnp.where(seen, z - told.mu, 0.0)
@@ -232,10 +233,6 @@ def learn(
     noise = component.noise.learn(surprise, told.features, teaches, columns.noisy, settings)
     rate = jnp.maximum(1.0 / (10.0 + columns.rows), settings.slow)
     noise = noise.correlate(_second_moment(told, state), jnp.where(jnp.any(teaches), rate, 0.0))
-    far = seen & (ratio > settings.gate**2)
-    mean, square = component.apart
-    centre = mean + (error - mean) / (columns.streak + 1.0)
-    apart = jnp.stack([centre, square + (error - mean) * (error - centre)])
     new = Component(
         rows=rows,
         path=component.path.onward(state, design),
@@ -243,34 +240,38 @@ def learn(
         profiles=_follow(component, columns, state, teaches, phase, design),
         noise=noise,
         units=component.units,
-        apart=jnp.where(seen, jnp.where(far, apart, 0.0), component.apart),
+        streak=component.streak.add(z, told.mu, ratio > settings.gate**2, seen),
     )
     gain = jnp.where(teaches, 1.0 / jnp.minimum(columns.values, settings.memory), 0.0)
-    return _express(new, component.units.learn(z, gain)), ratio
+    return _relocate(_express(new, component.units.learn(z, gain)))
 
 
-def relocate(component: Component, which: Bool[Array, "dy"]) -> Component:
+def _relocate(component: Component) -> tuple[Component, Bool[Array, "dy"]]:
     """Columns at a new level: everything that was learned moves there with the units.
 
     If the values at the new level scatter far more than expected, the units widen as well.
     """
-    mean, square = component.apart
-    spread = jnp.sqrt(square / SHIFT)
-    usual = jnp.sqrt(component.noise.variance)
-    wider = jnp.where(spread > WIDER * jnp.maximum(usual, 1.0), spread, 1.0)
-    units = component.units.moved(mean, wider, which)
-    # The state is at the new level already; what is older than the streak moves there.
+    streak = component.streak
+    which, usual = streak.enough, jnp.sqrt(component.noise.variance)
+    units = component.units.moved(streak.shift, streak.scale(usual), which)
+    # The rows of the streak are at the new level already; what is older moves there.
     ratio, shift = component.units.change(units)
-    state = component.path.state
-    repeat = state.mean.shape[0] // mean.shape[0]
-    there = jnp.clip(state.mean * jnp.tile(ratio, repeat) + jnp.tile(shift, repeat), -BOUND, BOUND)
-    state = Companion(jnp.where(jnp.tile(which, repeat), there, state.mean), state.covariance)
-    path = Path(state, component.path.older)
-    trial = tree.where(jnp.any(which), path, component.trial)
-    apart = jnp.where(which, 0.0, component.apart)
-    return eqx.tree_at(
-        lambda c: (c.units, c.path, c.trial, c.apart), component, (units, path, trial, apart)
+    state, older = component.path.state, component.path.older
+
+    def there(rows: Float[Array, "n dy"]) -> Float[Array, "n dy"]:
+        moved = jnp.clip(rows * ratio[None] + shift[None], -BOUND, BOUND)
+        return jnp.where(which[None], moved, rows)
+
+    latest = state.mean.reshape(-1, which.shape[0])
+    rest = max(0, ENOUGH - latest.shape[0])
+    path = Path(
+        Companion(there(latest).ravel(), state.covariance),
+        jnp.concatenate([there(older[:rest]), older[rest:]]),
     )
+    new = eqx.tree_at(
+        lambda c: (c.units, c.path, c.streak), component, (units, path, streak.ended(which))
+    )
+    return new, which
 
 
 def _second_moment(told: Ahead, state: Companion) -> Float[Array, "dy dy"]:
@@ -313,5 +314,5 @@ def _express(component: Component, units: Units) -> Component:
         profiles=[profile * r[None] + f[None] for profile in component.profiles],
         noise=eqx.tree_at(lambda n: n.variance, noise, noise.variance * r**2),
         units=units,
-        apart=component.apart,
+        streak=component.streak,
     )

@@ -33,6 +33,8 @@ GAP = 12.0
 """Nats that an expert can be behind: it comes back within so many rows if it is better by one."""
 CAP = 6.0
 """Nats that one value may weigh."""
+LEAD = 3.0
+"""Nats that the last value is ahead by when it has just been confirmed at a new level."""
 NODES = 15
 """Quantiles whose average is the mean."""
 KEEP_PULL, RELUCTANT, LOUDEST = 0.995, 20.0, 20.0
@@ -207,6 +209,14 @@ class Skill(eqx.Module):
             put(self.count, count + 1.0),
             put(self.pull, pull),
         )
+
+    def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":
+        """In columns whose last two values are at a new level, the last value leads."""
+        last = jnp.arange(self.scores.shape[0]) == self.scores.shape[0] - 1
+        first = jnp.arange(BINS) == 0
+        place = last[:, None, None] & first[None, :, None] & which[None, None]
+        scores = jnp.where(place, LEAD, self.scores)
+        return eqx.tree_at(lambda s: s.scores, self, scores)
 
 
 class Mixed(eqx.Module):

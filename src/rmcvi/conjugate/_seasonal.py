@@ -29,7 +29,6 @@ from rmcvi.conjugate._component import (
     Value,
     ahead,
     learn,
-    relocate,
 )
 from rmcvi.conjugate._design import Design
 from rmcvi.conjugate._experts import Band, Experts, Skill, score
@@ -251,14 +250,14 @@ class SeasonalLearner(AbstractLearner):
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
         columns = columns.count(teaches, row.phase, self.design)
         value = Value(y, teaches, jnp.where(latest, belief, 0.0))
-        components, ratio = jax.vmap(
+        components, moved = jax.vmap(
             lambda c, a, asinh: learn(c, a, columns, asinh, value, row.phase, self.design, settings)
         )(components, told, kind.asinh)
-        columns, moved = columns.judge(ratio, y, settings.gate)
-        components = jax.vmap(lambda c: relocate(c, moved))(components)
+        columns = columns.anew(jnp.any(moved, 0))
+        confirmed = scored.far & walk.confirms(y, settings.gate)
         walked = walk.learn(y, scored.far, settings.gate)
-        trial, components = trial.onward(components, walked, started)
-        new = (walked, skill, trial)
+        trial, components = trial.onward(components, walked, started, jnp.any(moved))
+        new = (walked, skill.trust_last(confirmed), trial)
         new = tree.where(latest, new, (walk, learned.skill, learned.trial))
         return Learned(components, columns, *new), scored.prediction
 

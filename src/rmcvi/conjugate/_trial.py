@@ -44,12 +44,19 @@ class Trial(eqx.Module):
         return self.age + 1.0 + self.gap
 
     def onward(
-        self, components: Component, walk: Walk, started: Bool[Array, ""]
+        self,
+        components: Component,
+        walk: Walk,
+        started: Bool[Array, ""],
+        moved: Bool[Array, ""],
     ) -> tuple["Trial", Component]:
-        """After one row; a new one starts from the filter when this one is at its end."""
+        """After one row; a new one starts from the filter when this one is at its end.
+
+        Also when a column has `moved` to a new level, of which the forecast knew nothing.
+        """
         lowest = self.number & -self.number
         length = SHORTEST * jnp.minimum(lowest, 2**DOUBLINGS)
-        again = started & ((self.age + 1.0 >= length) | ~self.running)
+        again = started & ((self.age + 1.0 >= length) | ~self.running | moved)
 
         def choose(new: Array, old: Array) -> Array:
             return jnp.where(again, new, old)

@@ -89,7 +89,9 @@ def test_every_page_is_in_the_contents() -> None:
 
 def test_every_public_room_has_a_page() -> None:
     rooms = re.findall(
-        r"^from rmcvi import (\w+) as", (ROOT / "src" / "rmcvi" / "__init__.py").read_text(), re.M
+        r"^    from rmcvi import (\w+) as",
+        (ROOT / "src" / "rmcvi" / "__init__.py").read_text(),
+        re.M,
     )
     assert rooms
     for room in [*rooms, "estimator", "recursion"]:

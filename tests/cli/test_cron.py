@@ -24,7 +24,7 @@ def test_half_a_line_is_left_for_the_next_resume(
     assert done.status == 0 and "has no end and may be half-written" in done.err
     for end in (len(data) - 1, len(data)):
         log.write_bytes(data[:end])  # another inode would do as well
-        done = call(capsys, "resume", "parts", "--no-report")
+        done = call(capsys, "resume", "parts", *MODEL, "--no-report")
         assert done.status == 0 and ("half-written" in done.err) == (end < len(data))
     assert outputs(Path("parts")) == outputs(Path("whole"))
 

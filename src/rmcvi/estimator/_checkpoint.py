@@ -34,7 +34,8 @@ from rmcvi.estimator._description import (
 
 MAGIC = b"rmcvi checkpoint "
 FORMAT = 1
-HEADER = {"rmcvi": str, "learner": dict, "state": dict, "extra": dict, "leaves": list}
+HEADER = {"rmcvi": str, "learner": dict, "extra": dict, "leaves": list}
+"""Parts of a header and their types; beside them `state`, which may be of any."""
 OTHERS = "It was not written by rmcvi as it is; start a new run."
 CHECKSUM = 32
 """Bytes of a SHA-256."""
@@ -190,7 +191,8 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
         impls = [row["impl"] for row in header["leaves"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CheckpointError(path, "its header is not ours", OTHERS) from None
-    if kinds != HEADER or not all(isinstance(impl, str | None) for impl in impls):
+    known = all(isinstance(impl, str | None) for impl in impls)
+    if kinds != HEADER or "state" not in header or not known:
         raise CheckpointError(path, "its header is not ours", OTHERS)
     return header
 

@@ -29,7 +29,7 @@ def test_half_a_line_is_left_for_the_next_resume(
     assert outputs(Path("parts")) == outputs(Path("whole"))
 
     log.write_bytes(data.replace(b"\n", b"\n1", 1) + b"more\n")
-    done = call(capsys, "resume", "parts", "--no-report", "--quiet")
+    done = call(capsys, "resume", "parts", *MODEL, "--no-report", "--quiet")
     assert done.status == 2 and done.err.count("\n") == 1
     assert "log.csv: does not begin as the file that was read before" in done.err
     assert outputs(Path("parts")) == outputs(Path("whole"))

@@ -25,8 +25,8 @@ from jax.scipy.stats import norm
 
 import rmcvi
 from rmcvi.baselines import fixed_lag_smoother, kalman_smoother, particle_filter
-from rmcvi.diagnostics import interval_coverage
-from rmcvi.reproduce._chaotic import error, filter_and_smooth
+from rmcvi.lab.reproduce.chaotic import error, filter_and_smooth
+from rmcvi.monitors import interval_coverage
 
 TARGETS = ["chaotic", "linear", "coverage", "million", "stability"]
 SHORT = rmcvi.RMCVI(2, window=2, bptt=1)

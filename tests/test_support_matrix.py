@@ -17,7 +17,7 @@ import pytest
 
 import rmcvi
 from rmcvi import baselines, families
-from rmcvi.checks._numbers import raw
+from rmcvi.checks.numbers import raw
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "support-matrix.md"
 TABLE = re.compile(r"^\| method .*?(?=\n\n)", re.S | re.M)
@@ -81,7 +81,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "`PerStepRMCVI`": lambda: estimator(
         rmcvi.PerStepRMCVI(4, num_steps=30, optimiser=optax.adam(0.1)), _per_step(), fitted=True
     ),
-    "`SeasonalLearner`": lambda: rmcvi.conjugate.SeasonalLearner(
+    "`SeasonalLearner`": lambda: rmcvi.SeasonalLearner(
         2, 1, period=4, long=(), own=1, cross=1, warm=8, window=4, plain=False
     ),
     "`KalmanRecursion`": lambda: estimator(baselines.KalmanRecursion()),

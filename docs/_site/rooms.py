@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src"
-ROOM = re.compile(r"^::: (rmcvi(?:\.[a-z]+)?)$", re.M)
+ROOM = re.compile(r"^::: (rmcvi(?:\.[a-z]+)*)$", re.M)
 
 
 def exports(room: str) -> list[str]:

@@ -6,40 +6,48 @@ Names are imported when they are used: `rmcvi --help` needs no JAX.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rmcvi.version import __version__ as __version__
+
 if TYPE_CHECKING:
+    from rmcvi import app as app
     from rmcvi import baselines as baselines
     from rmcvi import checks as checks
-    from rmcvi import conjugate as conjugate
-    from rmcvi import data as data
-    from rmcvi import diagnostics as diagnostics
     from rmcvi import families as families
+    from rmcvi import lab as lab
+    from rmcvi import learners as learners
     from rmcvi import models as models
+    from rmcvi import monitors as monitors
     from rmcvi import optim as optim
-    from rmcvi._contract import AbstractLearner as AbstractLearner
-    from rmcvi._contract import AbstractRecursion as AbstractRecursion
-    from rmcvi._contract import Filtered as Filtered
-    from rmcvi._contract import Gradients as Gradients
-    from rmcvi._contract import Info as Info
-    from rmcvi._contract import Prediction as Prediction
-    from rmcvi._contract import Result as Result
-    from rmcvi._contract import Step as Step
-    from rmcvi._contract import Trainable as Trainable
-    from rmcvi._core.inputs import Inputs as Inputs
-    from rmcvi._core.tree import only as only
-    from rmcvi.estimator import Alarm as Alarm
-    from rmcvi.estimator import CheckpointError as CheckpointError
-    from rmcvi.estimator import Fleet as Fleet
-    from rmcvi.estimator import Health as Health
-    from rmcvi.estimator import LearnerState as LearnerState
-    from rmcvi.estimator import Live as Live
-    from rmcvi.estimator import OnlineEstimator as OnlineEstimator
-    from rmcvi.estimator import compare as compare
-    from rmcvi.estimator import default_learner as default_learner
-    from rmcvi.estimator import load as load
-    from rmcvi.estimator import run as run
-    from rmcvi.estimator import save as save
-    from rmcvi.estimator import scan as scan
+    from rmcvi import recursion as recursion
+    from rmcvi import scale as scale
+    from rmcvi.app.sources import doctor as doctor
+    from rmcvi.app.sources import read as read
+    from rmcvi.contract import AbstractLearner as AbstractLearner
+    from rmcvi.contract import AbstractRecursion as AbstractRecursion
+    from rmcvi.contract import Filtered as Filtered
+    from rmcvi.contract import Gradients as Gradients
+    from rmcvi.contract import Info as Info
+    from rmcvi.contract import Prediction as Prediction
+    from rmcvi.contract import Result as Result
+    from rmcvi.contract import Step as Step
+    from rmcvi.contract import Trainable as Trainable
+    from rmcvi.core.inputs import Inputs as Inputs
+    from rmcvi.core.tree import only as only
+    from rmcvi.lab.compare import compare as compare
+    from rmcvi.learners import CheckpointError as CheckpointError
+    from rmcvi.learners import LearnerState as LearnerState
+    from rmcvi.learners import Live as Live
+    from rmcvi.learners import OnlineEstimator as OnlineEstimator
+    from rmcvi.learners import SeasonalLearner as SeasonalLearner
+    from rmcvi.learners import Standardiser as Standardiser
+    from rmcvi.learners import default_learner as default_learner
+    from rmcvi.learners import load as load
+    from rmcvi.learners import run as run
+    from rmcvi.learners import save as save
+    from rmcvi.learners import scan as scan
     from rmcvi.models import simulate as simulate
+    from rmcvi.monitors import Alarm as Alarm
+    from rmcvi.monitors import Health as Health
     from rmcvi.recursion import RMCVI as RMCVI
     from rmcvi.recursion import AcceptReject as AcceptReject
     from rmcvi.recursion import AdditiveFunctional as AdditiveFunctional
@@ -47,47 +55,51 @@ if TYPE_CHECKING:
     from rmcvi.recursion import NaturalRMCVI as NaturalRMCVI
     from rmcvi.recursion import PerStepRMCVI as PerStepRMCVI
     from rmcvi.recursion import SampledIndices as SampledIndices
+    from rmcvi.scale import Fleet as Fleet
 
-__version__ = "0.1.0"
 
 _ROOMS = (
+    "app",
     "baselines",
     "checks",
-    "conjugate",
-    "data",
-    "diagnostics",
-    "estimator",
     "families",
+    "lab",
+    "learners",
     "models",
+    "monitors",
     "optim",
     "recursion",
+    "scale",
 )
 _HOMES = {
-    "AbstractLearner": "rmcvi._contract",
-    "AbstractRecursion": "rmcvi._contract",
-    "Filtered": "rmcvi._contract",
-    "Gradients": "rmcvi._contract",
-    "Info": "rmcvi._contract",
-    "Prediction": "rmcvi._contract",
-    "Result": "rmcvi._contract",
-    "Step": "rmcvi._contract",
-    "Trainable": "rmcvi._contract",
-    "Inputs": "rmcvi._core.inputs",
-    "only": "rmcvi._core.tree",
-    "Alarm": "rmcvi.estimator",
-    "CheckpointError": "rmcvi.estimator",
-    "Fleet": "rmcvi.estimator",
-    "Health": "rmcvi.estimator",
-    "LearnerState": "rmcvi.estimator",
-    "Live": "rmcvi.estimator",
-    "OnlineEstimator": "rmcvi.estimator",
-    "compare": "rmcvi.estimator",
-    "default_learner": "rmcvi.estimator",
-    "load": "rmcvi.estimator",
-    "run": "rmcvi.estimator",
-    "save": "rmcvi.estimator",
-    "scan": "rmcvi.estimator",
+    "doctor": "rmcvi.app.sources",
+    "read": "rmcvi.app.sources",
+    "AbstractLearner": "rmcvi.contract",
+    "AbstractRecursion": "rmcvi.contract",
+    "Filtered": "rmcvi.contract",
+    "Gradients": "rmcvi.contract",
+    "Info": "rmcvi.contract",
+    "Prediction": "rmcvi.contract",
+    "Result": "rmcvi.contract",
+    "Step": "rmcvi.contract",
+    "Trainable": "rmcvi.contract",
+    "Inputs": "rmcvi.core.inputs",
+    "only": "rmcvi.core.tree",
+    "compare": "rmcvi.lab.compare",
+    "CheckpointError": "rmcvi.learners",
+    "LearnerState": "rmcvi.learners",
+    "Live": "rmcvi.learners",
+    "OnlineEstimator": "rmcvi.learners",
+    "SeasonalLearner": "rmcvi.learners",
+    "Standardiser": "rmcvi.learners",
+    "default_learner": "rmcvi.learners",
+    "load": "rmcvi.learners",
+    "run": "rmcvi.learners",
+    "save": "rmcvi.learners",
+    "scan": "rmcvi.learners",
     "simulate": "rmcvi.models",
+    "Alarm": "rmcvi.monitors",
+    "Health": "rmcvi.monitors",
     "RMCVI": "rmcvi.recursion",
     "AcceptReject": "rmcvi.recursion",
     "AdditiveFunctional": "rmcvi.recursion",
@@ -95,6 +107,7 @@ _HOMES = {
     "NaturalRMCVI": "rmcvi.recursion",
     "PerStepRMCVI": "rmcvi.recursion",
     "SampledIndices": "rmcvi.recursion",
+    "Fleet": "rmcvi.scale",
 }
 
 

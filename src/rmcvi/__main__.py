@@ -6,7 +6,7 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
     del sys.path[0]
 
-from rmcvi.cli import main
+from rmcvi.app.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ import pytest
 
 import rmcvi
 from rmcvi.baselines import OnlineLSTM
-from rmcvi.baselines._lstm import Network
+from rmcvi.baselines.lstm import Network
 from tests.baselines._streams import TailsOracle, broken
 
 RATE, LENGTH, BPTT, LAGS = 0.05, 14, 3, (1, 3)

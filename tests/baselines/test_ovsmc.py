@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 import rmcvi
 from rmcvi import Inputs, OnlineEstimator, Trainable
 from rmcvi.baselines import OVSMC, ParticleRecursion, ProposalNetwork, log_evidence
-from rmcvi.baselines._ovsmc import one_step
+from rmcvi.baselines.ovsmc import one_step
 from rmcvi.models import LinearGaussian, StochasticVolatility
 from tests.baselines._linear import Case, follow, typical_case, z_score
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rmcvi import bench, cli
+from rmcvi.app import cli
+from rmcvi.lab import bench
 
 KEYS = {
     "gradient": {

@@ -10,7 +10,7 @@ from jax.scipy.stats import norm, poisson
 
 import rmcvi
 from rmcvi import families, models
-from rmcvi._core.prediction import Prediction
+from rmcvi.core.prediction import Prediction
 
 
 class Level(models.AbstractModel):

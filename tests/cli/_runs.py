@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from rmcvi.cli import main
-from rmcvi.cli._simulate import table
-from rmcvi.cli._streams import punch, rhythm
+from rmcvi.app.cli import main
+from rmcvi.app.cli.simulate import table
+from rmcvi.app.cli.streams import punch, rhythm
 
 CHEAP = """
 import os, time, rmcvi

@@ -152,7 +152,7 @@ def test_the_unexpected_is_one_sentence_too(capsys: Any, monkeypatch: Any) -> No
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr("rmcvi.cli._doctor.diagnose", broken)
+    monkeypatch.setattr("rmcvi.app.cli.doctor.diagnose", broken)
     sentence = wrong(capsys, "doctor", "good.csv", status=1)
     assert "ZeroDivisionError: of all things" in sentence
     shown = call(capsys, "doctor", "good.csv", "--debug")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.cli._forecast import next_times
-from rmcvi.cli._output import moment
-from rmcvi.cli._plan import Plan, make_plan
-from rmcvi.conjugate import SeasonalLearner
-from rmcvi.data import read
-from rmcvi.data._times import parse_time
+from rmcvi.app.cli.forecast import next_times
+from rmcvi.app.run.output import moment
+from rmcvi.app.run.plan import Plan, make_plan
+from rmcvi.app.sources import read
+from rmcvi.app.sources.times import parse_time
+from rmcvi.learners.seasonal import SeasonalLearner
 from tests.cli._runs import CHEAP, MODEL, call
 
 ENDS = ("2023-07-31", "2023-08-31", "2023-09-30", "2023-10-31", "2023-11-30", "2023-12-31")

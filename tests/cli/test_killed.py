@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.cli import main
-from rmcvi.cli._directory import Directory
+from rmcvi.app.cli import main
+from rmcvi.app.run.directory import Directory
 from tests.cli._runs import MODEL, ROWS, Done, call, make_source, outputs, start
 
 pytestmark = pytest.mark.slow

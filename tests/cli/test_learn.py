@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.cli._output import fields
+from rmcvi.app.run.output import fields
 from tests.cli._runs import MODEL, call, make_source
 
 ROWS = 120

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.cli import main
-from rmcvi.cli._demo import FROZEN, NAMES
+from rmcvi.app.cli import main
+from rmcvi.app.cli.demo import FROZEN, NAMES
 from tests.cli._runs import Done, call
 
 LEARN = """

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rmcvi.cli import main
-from rmcvi.cli._directory import OURS, Directory
+from rmcvi.app.cli import main
+from rmcvi.app.run.directory import OURS, Directory
 from tests.cli._runs import MODEL, Done, call, make_source, outputs
 
 ROWS = 120
@@ -186,7 +186,7 @@ def test_runs_of_the_first_release_go_on(folder: Path, capsys: Any) -> None:
     """They have no identity and one checkpoint."""
     words = (*LEARN, "--out", "old", "--limit", 60)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rmcvi.cli._plan.uuid.UUID.hex", property(lambda _: ""))
+        patch.setattr("rmcvi.app.run.plan.uuid.UUID.hex", property(lambda _: ""))
         assert call(capsys, *words).status == 0
     plan = json.loads((folder / "old/run.json").read_text())
     assert plan.pop("id") == ""

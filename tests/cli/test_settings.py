@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.cli import _zoo
-from rmcvi.cli._app import Refusal
-from rmcvi.cli._season import Season, calendar_season, given_season
-from rmcvi.cli._settings import ZOO, from_toml, named
-from rmcvi.cli._streams import KINDS, Failure, punch
-from rmcvi.cli._units import unit_of
-from rmcvi.conjugate import SeasonalLearner
-from rmcvi.data import Schema
-from rmcvi.estimator import OnlineEstimator
+from rmcvi.app.cli.streams import KINDS, Failure, punch
+from rmcvi.app.run import zoo
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.season import Season, calendar_season, given_season
+from rmcvi.app.run.settings import ZOO, from_toml, named
+from rmcvi.app.run.units import unit_of
+from rmcvi.app.sources import Schema
+from rmcvi.learners import OnlineEstimator
+from rmcvi.learners.seasonal import SeasonalLearner
 from tests.cli._runs import call
 
 HOURLY = Season(24, 168, "")
@@ -53,7 +53,7 @@ def test_every_name_builds_a_learner(name: str) -> None:
     """Of the right sizes; what `run.json` keeps builds it again."""
     inputs = 0 if name in ("stochastic-volatility", "chaotic-rnn") else 2
     plain = named(name).model_dump()
-    learner, settings = _zoo.build(plain, 3, inputs, 0.8, HOURLY)
+    learner, settings = zoo.build(plain, 3, inputs, 0.8, HOURLY)
     assert (learner.dim_obs, learner.dim_input) == (3, inputs)
     kind = SeasonalLearner if name == "seasonal" else OnlineEstimator
     assert isinstance(learner, kind) and learner.level == 0.8
@@ -63,14 +63,14 @@ def test_every_name_builds_a_learner(name: str) -> None:
 def test_more_columns_than_memory() -> None:
     """Said before the memory is taken."""
     with pytest.raises(Refusal, match=r"^columns: got 5000, .* GB .* --columns$"):
-        _zoo.build(named("seasonal").model_dump(), 5000, 0, 0.9, HOURLY)
+        zoo.build(named("seasonal").model_dump(), 5000, 0, 0.9, HOURLY)
 
 
 def test_families_by_name(tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     for family in ("linear-gaussian", "extended-kalman", "innovation", "recurrent"):
         path.write_text(f'model = "neural-gaussian"\n[family]\nname = "{family}"\nhidden = 4')
-        learner, _ = _zoo.build(from_toml(path).model_dump(), 2, 0, 0.9, HOURLY)
+        learner, _ = zoo.build(from_toml(path).model_dump(), 2, 0, 0.9, HOURLY)
         assert isinstance(learner, OnlineEstimator)
         assert type(learner.family).__name__.lower().startswith(family.split("-")[0])
 

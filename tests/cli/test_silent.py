@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import rmcvi
-from rmcvi._core.files import to_json
-from rmcvi._core.remarks import remarks
-from rmcvi.cli import _app
-from rmcvi.cli._scores import Scores
-from rmcvi.cli._speech import printable
-from rmcvi.report._run import read
-from rmcvi.report._scores import score, summarise
+from rmcvi.app.cli import commands
+from rmcvi.app.report.run import read
+from rmcvi.app.report.scores import score, summarise
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.speech import printable
+from rmcvi.core.files import to_json
+from rmcvi.core.remarks import remarks
 from tests.cli._runs import MODEL, call, make_source
 
 ROWS = 160
@@ -128,7 +129,7 @@ def test_scores_of_another_kind_are_refused() -> None:
     plain = Scores(["a", "b"]).to_json()
     assert Scores(["a", "b"], plain).to_json().keys() == plain.keys()
     for name, wrong in (("last", [1.0]), ("sums", 3), ("origin", "x"), ("alarms", 3)):
-        with pytest.raises(_app.Refusal, match="its scores are not as"):
+        with pytest.raises(Refusal, match="its scores are not as"):
             Scores(["a", "b"], {**plain, name: wrong})
 
 
@@ -189,7 +190,7 @@ def test_interrupted_while_it_is_imported(monkeypatch: Any, capsys: Any) -> None
     def interrupted(name: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_app, "_load", interrupted)
+    monkeypatch.setattr(commands, "_load", interrupted)
     assert call(capsys, *LEARN) == (130, "", "")
 
 
@@ -231,7 +232,7 @@ def test_streams_that_are_closed_or_full(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_help_needs_no_jax() -> None:
-    code = "import sys; from rmcvi.cli import main; main(['--help']); print('jax' in sys.modules)"
+    code = "import sys, rmcvi.app.cli as c; c.main(['--help']); print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "False", done.stderr
-    assert all(name in done.stdout for name in _app.COMMANDS)
+    assert all(name in done.stdout for name in commands.COMMANDS)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rmcvi._core import checks
-from rmcvi._core.results import Result
+from rmcvi.core import checks
+from rmcvi.core.results import Result
 
 
 @pytest.mark.parametrize(

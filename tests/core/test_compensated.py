@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rmcvi._core.compensated import CompensatedSum
+from rmcvi.core.compensated import CompensatedSum
 
 TERMS = 1_000_000
 

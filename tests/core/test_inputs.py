@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rmcvi._core.inputs import Inputs, split_missing
+from rmcvi.core.inputs import Inputs, split_missing
 
 
 def test_nothing_given_means_a_usual_step_without_inputs():

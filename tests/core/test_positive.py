@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rmcvi._core.positive import FLOOR, positive, unconstrained
+from rmcvi.core.positive import FLOOR, positive, unconstrained
 
 
 def test_round_trip_over_twelve_decades():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rmcvi._core.regression import Regression
+from rmcvi.core.regression import Regression
 
 DEVIATION = np.array([0.3, 0.2, 1.0, 0.1])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from rmcvi._core import tree
+from rmcvi.core import tree
 from rmcvi.models import ChaoticRNN, NeuralGaussian
 
 

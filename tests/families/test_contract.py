@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rmcvi._core import tree
-from rmcvi._core.inputs import Inputs
+from rmcvi.core import tree
+from rmcvi.core.inputs import Inputs
 from rmcvi.families import (
     AbstractFamily,
     ExtendedKalmanFamily,

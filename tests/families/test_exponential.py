@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from rmcvi._core import tree
+from rmcvi.core import tree
 from rmcvi.families import AbstractExponentialFamily, DiagonalGaussian, FullGaussian, Natural
 
 TAIL = 2 * stats.norm.sf(5.0)

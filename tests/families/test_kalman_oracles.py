@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rmcvi import Inputs
-from rmcvi._core import tree
+from rmcvi.core import tree
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.models import LinearGaussian
 from tests.reference import gaussian_joint

@@ -8,7 +8,7 @@ import pytest
 
 from rmcvi import Inputs
 from rmcvi.families import RecurrentFamily
-from rmcvi.families._base import clip_spectral_norm
+from rmcvi.families.base import clip_spectral_norm
 from tests.families.blank import blank
 
 KEY = jax.random.key(0)

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from rmcvi import RMCVI, Inputs, Trainable
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.models import LinearGaussian
-from rmcvi.recursion._ideal_linear import ideal_elbo
+from rmcvi.recursion.ideal_linear import ideal_elbo
 from tests.reference.kalman import LinearSystem, kalman_filter
 
 LENGTH = 4

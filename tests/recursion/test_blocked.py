@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rmcvi
-from rmcvi.recursion import _blocks
+from rmcvi.recursion import blocks
 from tests.recursion._runs import family_zoo, linear_model, run, stream
 from tests.recursion.test_windowed import Plain
 
@@ -36,19 +36,19 @@ def test_blocks_of_particles_change_nothing(points: int, monkeypatch: pytest.Mon
     family, ys = family_zoo(model)["extended-full"], stream(model, 5)
     recursion = rmcvi.RMCVI(num_particles=num, window=4, bptt=2)
     _, whole, _ = run(recursion, model, family, ys)
-    monkeypatch.setattr(_blocks, "POINTS", points)
-    assert _blocks.block_shape(4, num) == ((1, 2) if points == 4 else (2, 1))
+    monkeypatch.setattr(blocks, "POINTS", points)
+    assert blocks.block_shape(4, num) == ((1, 2) if points == 4 else (2, 1))
     _, cut, _ = run(recursion, model, family, ys)
     np.testing.assert_allclose(cut, whole, rtol=1e-10, atol=1e-10)
 
 
 def test_blocks_of_particles_are_about_equal() -> None:
     """Never more than asked for, unless a number of particles has no divisor of that size."""
-    assert _blocks.block_shape(16, 20) == (16, 1)
-    assert _blocks.block_shape(16, 100) == (4, 1)
-    assert _blocks.block_shape(16, 500) == (1, 1)
-    assert _blocks.block_shape(16, 2000) == (1, 4)
-    assert _blocks.block_shape(16, 2003) == (1, 1)
+    assert blocks.block_shape(16, 20) == (16, 1)
+    assert blocks.block_shape(16, 100) == (4, 1)
+    assert blocks.block_shape(16, 500) == (1, 1)
+    assert blocks.block_shape(16, 2000) == (1, 4)
+    assert blocks.block_shape(16, 2003) == (1, 1)
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 import rmcvi
 from rmcvi.baselines import kalman_filter, kalman_smoother, score
-from rmcvi.recursion._tied import adjusted_average, matched_normal
+from rmcvi.recursion.tied import adjusted_average, matched_normal
 
 FAMILY = rmcvi.families.LinearGaussianFamily(diagonal=True)
 MODEL = rmcvi.models.LinearGaussian(

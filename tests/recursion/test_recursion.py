@@ -9,9 +9,9 @@ import pytest
 
 import rmcvi
 from rmcvi import families, models
-from rmcvi._core import tree
-from rmcvi.recursion._backward import Tilts
-from rmcvi.recursion._weights import DenseWeights
+from rmcvi.core import tree
+from rmcvi.recursion.backward import Tilts
+from rmcvi.recursion.weights import DenseWeights
 from tests.recursion._runs import family_zoo, linear_model, run, stream
 
 

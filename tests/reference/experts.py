@@ -1,6 +1,6 @@
 """One column of the seasonal learner without its components, in plain numbers.
 
-The oracle of `_walk`, `_experts` and `_trial` in `rmcvi.conjugate`; `seasonal` puts it to work.
+The oracle of `walk`, `experts` and `trial` in `rmcvi.learners.seasonal`; `seasonal` uses it.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The seasonal learner in plain NumPy, one component and one column at a time, lists and loops.
 
-The oracle of `rmcvi.conjugate`: predict a row, score it, learn from it. Regressions are in
+The oracle of `rmcvi.learners.seasonal`: predict a row, score it, learn from it. Regressions are in
 covariance form, the state's transition is a square matrix, and double precision hides the rest.
 """
 

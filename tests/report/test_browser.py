@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rmcvi.report import write
-from rmcvi.report._scores import score, summarise
-from rmcvi.report._write import asset, render
+from rmcvi.app.report import write
+from rmcvi.app.report.scores import score, summarise
+from rmcvi.app.report.write import asset, render
 from tests.report._browser import PROGRAM, Browser
 from tests.report._runs import arrays, make
 

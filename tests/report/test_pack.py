@@ -6,10 +6,10 @@ import zlib
 import numpy as np
 import pytest
 
-from rmcvi.report._alarms import Episode, episodes
-from rmcvi.report._pack import BLOCK, Packer, encode
-from rmcvi.report._scores import score
-from rmcvi.report._thin import thin
+from rmcvi.app.report.alarms import Episode, episodes
+from rmcvi.app.report.pack import BLOCK, Packer, encode
+from rmcvi.app.report.scores import score
+from rmcvi.app.report.thin import thin
 from tests.report._runs import arrays
 
 

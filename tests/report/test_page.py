@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from rmcvi import report
-from rmcvi.report._scores import score, summarise
-from rmcvi.report._write import render
+from rmcvi.app import report
+from rmcvi.app.report.scores import score, summarise
+from rmcvi.app.report.write import render
 from tests.report._runs import arrays, make
 
 HOSTILE = [

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcvi.report._run import read
+from rmcvi.app.report.run import read
 from tests.report._runs import DRIFT, SENSOR, make
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.report import summarise, write
-from rmcvi.report._curves import calibrate, grid, moving_mean, running_rmse
-from rmcvi.report._run import read
-from rmcvi.report._scores import last_value, score
+from rmcvi.app.report import summarise, write
+from rmcvi.app.report.curves import calibrate, grid, moving_mean, running_rmse
+from rmcvi.app.report.run import read
+from rmcvi.app.report.scores import last_value, score
 from tests.report._runs import arrays, make
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcvi.data._air_quality import AirQuality
-from rmcvi.reproduce import _air_quality
-from rmcvi.reproduce import reproduce as run
-from rmcvi.reproduce._air_failures import _break
-from rmcvi.reproduce._progress import Progress
+from rmcvi.app.sources.uci import AirQuality
+from rmcvi.lab.reproduce import air_quality
+from rmcvi.lab.reproduce import reproduce as run
+from rmcvi.lab.reproduce.air_failures import _break
+from rmcvi.lab.reproduce.progress import Progress
 
 
 def made_up(rows: int = 900) -> AirQuality:
@@ -27,10 +27,10 @@ def made_up(rows: int = 900) -> AirQuality:
 
 @pytest.mark.long
 def test_a_made_up_year(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_air_quality, "air_quality", made_up)
+    monkeypatch.setattr(air_quality, "air_quality", made_up)
     small = {"rows": 900, "placements": 2, "lengths": [6]}
     told = run("air-quality", tmp_path, quick=True, overrides=small, progress=Progress(quiet=True))
-    assert set(told["rmse"]) == set(_air_quality.METHODS)
+    assert set(told["rmse"]) == set(air_quality.METHODS)
     assert told["rmse"]["rmcvi"] < told["rmse"]["persistence"]
     assert told["failures"]["errors"].shape == (1, 2, 4)
     assert (tmp_path / "cumulative.png").exists() and (tmp_path / "failures.png").exists()

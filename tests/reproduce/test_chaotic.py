@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rmcvi.reproduce import reproduce
-from rmcvi.reproduce._chaotic_table import equal_accuracy
-from rmcvi.reproduce._progress import Progress
+from rmcvi.lab.reproduce import reproduce
+from rmcvi.lab.reproduce.chaotic_table import equal_accuracy
+from rmcvi.lab.reproduce.progress import Progress
 
 
 @pytest.mark.long

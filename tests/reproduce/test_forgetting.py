@@ -2,8 +2,8 @@
 
 import pytest
 
-from rmcvi.reproduce import reproduce
-from rmcvi.reproduce._progress import Progress
+from rmcvi.lab.reproduce import reproduce
+from rmcvi.lab.reproduce.progress import Progress
 
 pytestmark = pytest.mark.long
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi import report, reproduce
-from rmcvi.reproduce import _registry, _run
-from rmcvi.reproduce._experiment import Conclusion, Desk, Drawing, Experiment
-from rmcvi.reproduce._progress import Progress
+from rmcvi.app import report
+from rmcvi.lab import reproduce
+from rmcvi.lab.reproduce import registry, runner
+from rmcvi.lab.reproduce.experiment import Conclusion, Desk, Drawing, Experiment
+from rmcvi.lab.reproduce.progress import Progress
 
 
 class Toy:
@@ -47,25 +48,25 @@ class Toy:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
     made = Toy(failures=1)
-    monkeypatch.setattr(_registry, "find", lambda name: made.experiment)
-    monkeypatch.setattr(_registry, "settings", lambda name, quick: {"size": 1 if quick else 2})
+    monkeypatch.setattr(registry, "find", lambda name: made.experiment)
+    monkeypatch.setattr(registry, "settings", lambda name, quick: {"size": 1 if quick else 2})
     return made
 
 
 def test_a_run_that_was_cut_off_goes_on(toy: Toy, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        _run.reproduce("toy", tmp_path, progress=Progress(quiet=True))
+        runner.reproduce("toy", tmp_path, progress=Progress(quiet=True))
     assert not (tmp_path / "result.json").exists()
-    told = _run.reproduce("toy", tmp_path, progress=Progress(quiet=True))
+    told = runner.reproduce("toy", tmp_path, progress=Progress(quiet=True))
     assert toy.runs == ["a", "b", "b", "c"]
     assert told["total"] == sum(map(ord, "abc"))
-    _run.reproduce("toy", tmp_path, quick=True, progress=Progress(quiet=True))
+    runner.reproduce("toy", tmp_path, quick=True, progress=Progress(quiet=True))
     assert toy.runs[4:] == ["a", "b", "c"]  # other settings, other cells
 
 
 def test_what_is_written(toy: Toy, tmp_path: Path) -> None:
     toy.failures = 0
-    _run.reproduce("toy", tmp_path, progress=Progress(quiet=True))
+    runner.reproduce("toy", tmp_path, progress=Progress(quiet=True))
     kept = json.loads((tmp_path / "result.json").read_text())
     assert kept["none"] is None and kept["nested"] == {"x": [1, None]} and kept["array"] == [1, 1]
     assert set(kept["seconds"]) == set("abc") and kept["machine"]["packages"]["jax"]
@@ -75,12 +76,12 @@ def test_what_is_written(toy: Toy, tmp_path: Path) -> None:
 
 def test_every_experiment_has_its_folder() -> None:
     for name in reproduce.names():
-        folder = _registry.folder(name)
+        folder = registry.folder(name)
         assert (folder / "README.md").exists(), name
         expected = json.loads((folder / "expected.json").read_text())
         assert expected, name
         for quick in (True, False):
-            assert _registry.settings(name, quick)
+            assert registry.settings(name, quick)
         assert reproduce.find(name).name == name
 
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from rmcvi.reproduce import reproduce
-from rmcvi.reproduce._progress import Progress
+from rmcvi.lab.reproduce import reproduce
+from rmcvi.lab.reproduce.progress import Progress
 
 
 def quick(name, folder):

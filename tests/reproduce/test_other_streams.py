@@ -2,9 +2,9 @@
 
 import pytest
 
-from rmcvi.reproduce import reproduce
-from rmcvi.reproduce._other_streams import METHODS
-from rmcvi.reproduce._progress import Progress
+from rmcvi.lab.reproduce import reproduce
+from rmcvi.lab.reproduce.other_streams import METHODS
+from rmcvi.lab.reproduce.progress import Progress
 
 
 @pytest.mark.long

@@ -5,9 +5,9 @@ print(report)
 report.raise_if_failed()
 """
 
-from rmcvi.checks._family import family as family
-from rmcvi.checks._learner import learner as learner
-from rmcvi.checks._model import model as model
-from rmcvi.checks._recursion import recursion as recursion
-from rmcvi.checks._report import Finding as Finding
-from rmcvi.checks._report import Report as Report
+from rmcvi.checks.family_checks import family as family
+from rmcvi.checks.learner_checks import learner as learner
+from rmcvi.checks.model_checks import model as model
+from rmcvi.checks.recursion_checks import recursion as recursion
+from rmcvi.checks.report import Finding as Finding
+from rmcvi.checks.report import Report as Report

@@ -1,0 +1,58 @@
+"""`rmcvi doctor`: what is wrong with this data?"""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rmcvi.app.cli.commands import app
+from rmcvi.app.cli.options import listed
+from rmcvi.app.sources import Diagnosis
+from rmcvi.app.sources import doctor as diagnose
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi doctor air.csv
+
+rmcvi doctor air.csv --json > findings.json
+
+rmcvi doctor air.csv && rmcvi learn air.csv --out air.run
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def doctor(
+    source: Annotated[str, typer.Argument(help="As for `rmcvi learn`.")],
+    columns: Annotated[list[str] | None, typer.Option("--columns", "-c", help="Which.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+) -> int:
+    """Look for gaps, stuck sensors, codes for missing values, disorder in time, constant columns.
+
+    The exit status is 0 if there is nothing to do about the data, else 1.
+    """
+    found = diagnose(source, columns=listed(columns) or None)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1, default=str))
+    else:
+        _print(found)
+    return 1 if found.suggestions() else 0
+
+
+def _print(found: Diagnosis) -> None:
+    console = Console(highlight=False)
+    for sentence in found.describe():
+        console.print(sentence, markup=False)
+    suggestions = found.suggestions()
+    if not suggestions:
+        console.print("Nothing is wrong with it.")
+        return
+    table = Table(title="Findings", title_justify="left", show_lines=True)
+    table.add_column("#", justify="right")
+    table.add_column("what, and what to do")
+    for i, sentence in enumerate(suggestions, 1):
+        table.add_row(str(i), escape(sentence))
+    console.print(table)

@@ -1,0 +1,93 @@
+"""`rmcvi forecast`: the next rows, with their intervals."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from rmcvi.app.cli.commands import app
+from rmcvi.app.cli.open import Opened
+from rmcvi.app.cli.options import RunDirectory, SameModel, a_level, one_of
+from rmcvi.app.cli.table import SHAPES, write_rows
+from rmcvi.app.run.output import moment
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.sources import Schema, read
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi forecast air.run --horizon 48
+
+rmcvi forecast air.run --horizon 24 --level 0.5 --format csv > tomorrow.csv
+
+rmcvi forecast air.run --horizon 24 --inputs-file weather-forecast.csv
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def forecast(
+    directory: RunDirectory,
+    horizon: Annotated[int, typer.Option(help="Rows to look ahead.", min=1)] = 24,
+    level: Annotated[
+        float | None, typer.Option(help="Probability of the intervals (the run's).")
+    ] = None,
+    format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
+    inputs_file: Annotated[
+        Path | None, typer.Option(help="The inputs of the next rows, one row each.")
+    ] = None,
+    model: SameModel = None,
+) -> None:
+    """Forecast the rows after the last one that was learned from.
+
+    Times go on by the usual step, months by the calendar. Calendar inputs are computed; others come
+    from a file.
+    """
+    form = one_of("--format", format, SHAPES) or "table"
+    run = Opened(directory, model)
+    plan = run.plan
+    level = a_level(plan.level if level is None else level)
+    times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)
+    known = _known(run, times, inputs_file)
+    try:
+        told = run.live.forecast(horizon, known, level=level)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    names = ["row", "time"]
+    names += [f"{c}.{part}" for c in plan.columns for part in ("mean", "low", "high")]
+    rows: list[list[Any]] = []
+    for k, time in enumerate(times):
+        row: list[Any] = [run.rows + k + 1, moment(time, plan.calendar)]
+        table = zip(told.mean[k], told.low[k], told.high[k], strict=True)
+        rows.append([*row, *(float(v) for triple in table for v in triple)])
+    write_rows(names, rows, form)
+
+
+def next_times(schema: Schema, last: float | None, horizon: int) -> list[float | None]:
+    """The times of the rows after one at the time `last`, as far as they are known."""
+    step = schema.usual
+    if step is None or last is None:
+        return [None] * horizon
+    return [step.after(last, k) for k in range(1, horizon + 1)]
+
+
+def _known(run: Opened, times: list[float | None], file: Path | None) -> list[np.ndarray] | None:
+    """The inputs of the next rows."""
+    plan = run.plan
+    if not plan.inputs:
+        return None
+    own, horizon = plan.schema["inputs"], len(times)
+    values = np.zeros((horizon, 0))
+    if own:
+        if file is None:
+            raise Refusal(
+                f"--inputs-file: got none, expected a file with the next {horizon} rows of"
+                f" {', '.join(own)}"
+            )
+        rows = [row.y for row in read(file, columns=own, time=(), gaps="ignore")]
+        if len(rows) < horizon:
+            raise Refusal(f"{file}: got {len(rows)} rows, expected {horizon}, one per step")
+        values = np.array(rows[:horizon], float)
+        if np.isnan(values).any():
+            raise Refusal(f"{file}: got a missing input, expected one per step")
+    return [plan.inputs_at(u, time) for u, time in zip(values, times, strict=True)]

@@ -1,0 +1,201 @@
+"""`rmcvi learn`: from a source to estimates, a checkpoint and a report."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmcvi.app.cli.commands import LOST, app
+from rmcvi.app.cli.options import (
+    BAD_ROWS,
+    Level,
+    NoReport,
+    OpenReport,
+    Quiet,
+    a_level,
+    listed,
+    one_of,
+    row_format,
+)
+from rmcvi.app.cli.report import make as write_report
+from rmcvi.app.run.directory import Directory, Kept
+from rmcvi.app.run.engine import Engine
+from rmcvi.app.run.plan import POLL, Plan, make_plan
+from rmcvi.app.run.progress import Voice
+from rmcvi.app.run.signals import Stopper
+from rmcvi.app.sources import Stream, read
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi learn air.csv --out air.run
+
+rmcvi learn air.csv --format csv | cut -d, -f1-5
+
+tail -f log.csv | rmcvi learn - --format jsonl
+
+rmcvi learn log.csv --follow --out log.run --on-bad-row skip
+
+rmcvi learn air.csv --columns co,nox --input wind --calendar hour,week --out air.run
+
+rmcvi learn sales.csv --season 12 --out sales.run
+
+rmcvi learn air.csv --model my.toml --out other.run
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def learn(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="CSV, TSV, JSON lines, Parquet, a directory of parts, or - for standard input."
+        ),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Run directory; - for none (rows to standard output).")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--columns", "-c", help="Observed columns (all numeric).")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-u", help="Columns known beforehand.")
+    ] = None,
+    calendar: Annotated[
+        list[str] | None, typer.Option(help="Calendar inputs: hour, week, month, year.")
+    ] = None,
+    time: Annotated[
+        list[str] | None, typer.Option(help="Time column, or date and clock; 'none' for none.")
+    ] = None,
+    season: Annotated[
+        list[str] | None,
+        typer.Option(help="Rows in a season, such as 12 or 24,168; 'none' for none."),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="A name (see below), my.toml, or my_module:make.")
+    ] = "seasonal",
+    level: Level = 0.9,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.", min=0)] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more rows.")] = False,
+    delimiter: Annotated[str | None, typer.Option(help="Between cells; 'tab' for one.")] = None,
+    missing: Annotated[
+        list[str] | None, typer.Option(help="Numbers and words for a missing value.")
+    ] = None,
+    on_bad_row: Annotated[
+        str, typer.Option(help="error (stop), skip (leave it out) or missing (what is bad).")
+    ] = "error",
+    checkpoint_every: Annotated[int, typer.Option(help="Rows between checkpoints.", min=1)] = 500,
+    limit: Annotated[int | None, typer.Option(help="Stop after so many rows.", min=1)] = None,
+    force: Annotated[bool, typer.Option(help="Replace a run that is there already.")] = False,
+    quiet: Quiet = False,
+    no_report: NoReport = False,
+    open_report: OpenReport = False,
+) -> int:
+    """Learn from a source, row by row: predict each row, score the prediction, then learn.
+
+    Without any option it finds the time, the numeric columns, the delimiter, decimal commas and
+    codes for missing values, and says what it assumed. Rows go to the run directory, or to standard
+    output if that is not a terminal.
+
+    Models: seasonal (default), linear-gaussian, stochastic-volatility, chaotic-rnn,
+    neural-gaussian.
+    """
+    form, place = _destination(source, out, row_format(format))
+    bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS)
+    voice, stopper = Voice(quiet), Stopper()
+    found = read(
+        source,
+        columns=listed(columns) or None,
+        inputs=listed(inputs),
+        time=_times(time),
+        delimiter={"tab": "\t"}.get(delimiter or "", delimiter),
+        sentinels=[_code(v) for v in listed(missing)] or None,
+        on_bad_row=bad or "error",
+        follow=follow and source != "-",
+        stop=stopper.asked,
+        poll=POLL,
+    )
+    plan = make_plan(
+        source,
+        found,
+        model,
+        a_level(level),
+        seed,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        calendar=listed(calendar),
+        season=listed(season),
+        follow=follow,
+        on_bad_row=bad,
+        limit=limit,
+        checkpoint_every=checkpoint_every,
+    )
+    directory = None if place is None else Directory.create(place, plan, force)
+    report = not no_report
+    return carry_on(plan, directory, None, found, voice, stopper, form, limit, report, open_report)
+
+
+def carry_on(
+    plan: Plan,
+    directory: Directory | None,
+    kept: Kept | None,
+    stream: Stream,
+    voice: Voice,
+    stopper: Stopper,
+    form: str | None,
+    limit: int | None,
+    report: bool,
+    open_report: bool,
+) -> int:
+    """Run from where a run is, then sum it up; returns the exit status."""
+    extra = {} if kept is None else kept.extra
+    voice.say([f"Going on after row {extra['rows']}."] if extra else plan.assumed)
+    if directory is not None:
+        voice.say([f"Run directory: {directory.path}"])
+    engine = None
+    try:
+        with stopper:
+            live = plan.live()
+            if kept is not None:
+                kept.load(live)
+            engine = Engine(plan, live, directory, extra, voice, form)
+            engine.run(stream, stopper, limit)
+            voice.say(engine.warnings())
+            voice.summary(engine.summary())
+            if directory is not None and report and engine.rows:
+                write_report(directory.path, voice, open_report)
+            status = LOST if engine.scores.lost else 0
+    finally:
+        if engine is not None:
+            engine.close()
+        if directory is not None:
+            directory.unlock()
+    if stopper.asked() and directory is not None:
+        voice.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
+    return stopper.status or status
+
+
+def _destination(source: str, out: str | None, form: str | None) -> tuple[str | None, Path | None]:
+    """Format of standard output (None: nothing goes there) and the run directory."""
+    if out is not None and out != "-":
+        return form, Path(out)
+    if out is None and form is None and sys.stdout.isatty():
+        stem = "stdin" if source == "-" else Path(source).name.split(".")[0] or "stream"
+        return None, Path(f"{stem}.run")
+    return form or "jsonl", None
+
+
+def _times(names: list[str] | None) -> list[str] | None:
+    times = listed(names)
+    return [] if times == ["none"] else times or None
+
+
+def _code(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,46 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmcvi.app.run.output import FORMATS
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.core.checks import check_option
+
+RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
+SameModel = Annotated[
+    str | None, typer.Option("--model", help="The run's my_module:make, to allow its code to run.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on standard error.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
+OpenReport = Annotated[bool, typer.Option("--open", help="Open the report in a browser.")]
+Level = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.0, max=1.0)]
+BAD_ROWS = ("error", "skip", "missing")
+
+
+def one_of(name: str, value: str | None, options: tuple[str, ...]) -> str | None:
+    """The value if it is among the options, else a sentence with the nearest one."""
+    try:
+        return None if value is None else check_option(name, value, options)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+def row_format(value: str | None) -> str | None:
+    """`--format` of rows."""
+    return one_of("--format", value, FORMATS)
+
+
+def a_level(value: float) -> float:
+    """`--level`, strictly between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise Refusal(f"--level: got {value:g}, expected a number between 0 and 1, such as 0.9")
+    return value
+
+
+def listed(values: list[str] | None) -> list[str]:
+    """Names given one by one or with commas between them."""
+    names = [part.strip() for value in values or [] for part in value.split(",")]
+    return [name for name in names if name]

@@ -1,0 +1,128 @@
+"""`rmcvi verify`: is a run directory whole?"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rmcvi.app.cli.commands import app
+from rmcvi.app.cli.options import RunDirectory
+from rmcvi.app.run.directory import (
+    CHECKPOINT,
+    ESTIMATES,
+    GROWING,
+    PREVIOUS,
+    RUN,
+    SUMMARY,
+    Directory,
+)
+from rmcvi.app.run.plan import Plan
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import printable
+from rmcvi.app.sources import DataError, Source
+from rmcvi.learners import CheckpointError
+
+EXAMPLES = """
+[bold]Examples[/bold]
+
+rmcvi verify air.run
+
+rmcvi verify air.run && rmcvi resume air.run
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def verify(directory: RunDirectory) -> int:
+    """Check that a run directory is whole; nothing in it is changed.
+
+    Looks at run.json, both checkpoints, the lengths and every line of the files that grow, and at
+    the source as far as it was read. Says OK, or one sentence for each trouble; the exit status is
+    0 or 1.
+    """
+    room, plan = Directory.open(directory)
+    troubles = list(_troubles(room, plan))
+    for sentence in troubles:
+        print(printable(sentence))
+    if not troubles:
+        print("OK")
+    return 1 if troubles else 0
+
+
+def _troubles(room: Directory, plan: Plan) -> Iterator[str]:
+    yield from _plain_json(room.path / RUN)
+    if (room.path / SUMMARY).exists():
+        yield from _plain_json(room.path / SUMMARY)
+    newest: dict[str, Any] | None = None
+    for name in (CHECKPOINT, PREVIOUS):
+        path = room.path / name
+        if not path.exists():
+            if name == CHECKPOINT or newest is None:
+                yield f"{path}: is missing."
+            continue
+        try:
+            extra = room.remembered(path)
+        except (CheckpointError, Refusal) as error:
+            yield f"{str(error).rstrip('.')}."
+            continue
+        newest = newest or extra
+        yield from _lengths(room.path, path, extra)
+    if newest is not None:
+        for name in GROWING:
+            yield from _lines(room.path / name, newest["bytes"].get(name, 0), name == ESTIMATES)
+        yield from _source(plan, newest)
+
+
+def _lengths(folder: Path, checkpoint: Path, extra: dict[str, Any]) -> Iterator[str]:
+    for name, length in extra["bytes"].items():
+        path = folder / name
+        found = path.stat().st_size if path.exists() else 0
+        if found < length:
+            yield f"{path}: got {found} bytes, expected the {length} of {checkpoint.name}."
+
+
+def _plain_json(path: Path) -> Iterator[str]:
+    try:
+        json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except (OSError, ValueError) as error:
+        yield f"{path}: {error}."
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"got {word}, expected a number or null")
+
+
+def _lines(path: Path, length: int, counted: bool) -> Iterator[str]:
+    """The lines that the checkpoint accounts for, each an object; the rows of estimates in order.
+
+    Lines after them belong to rows that a resume does again.
+    """
+    if not path.exists():
+        return
+    row = done = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            done += len(line)
+            if done > length:
+                return
+            try:
+                told = json.loads(line, parse_constant=_no_number)
+                if not isinstance(told, dict):
+                    raise ValueError("got no JSON object")
+            except ValueError as error:
+                yield f"{path}, line {number}: {error}."
+                return
+            if counted and told.get("row") != row + 1:
+                yield f"{path}, line {number}: got row {told.get('row')}, expected {row + 1}."
+                return
+            row += 1
+
+
+def _source(plan: Plan, extra: dict[str, Any]) -> Iterator[str]:
+    """The source goes on from what was read of it, if it is there to be looked at."""
+    if plan.source == "-" or not extra.get("source") or not Path(plan.place()).exists():
+        return
+    try:
+        after = Source.from_json(extra["source"])
+        next(iter(plan.with_options(follow=False).stream(after, lambda: False)), None)
+    except DataError as error:
+        yield f"{str(error).rstrip('.')}."

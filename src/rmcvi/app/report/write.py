@@ -1,0 +1,115 @@
+"""`report.html` of a run directory: one page that holds all it shows."""
+
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from rmcvi.app.report import words
+from rmcvi.app.report.alarms import Episode, episodes
+from rmcvi.app.report.content import PARAMETERS, STATES, content
+from rmcvi.app.report.curves import calibrate
+from rmcvi.app.report.run import Run, read
+from rmcvi.app.report.scores import Scores, score, summarise
+from rmcvi.app.report.summary import refresh
+from rmcvi.app.report.svg import histogram, reliability
+from rmcvi.app.report.thin import thin
+from rmcvi.core.files import replace
+
+LIMIT = 9_500_000
+"""Characters of packed data that a page may hold before its rows are thinned."""
+EPISODES = 200
+"""Alarms that are listed one by one."""
+SCRIPTS = (
+    "data.js",
+    "axis.js",
+    "chart.js",
+    "series.js",
+    "strip.js",
+    "view.js",
+    "hands.js",
+    "main.js",
+)
+
+
+def write(directory: str | os.PathLike[str]) -> Path:
+    """Write `report.html` (and `summary.json`, if it is missing or stale); returns its path."""
+    folder = Path(directory)
+    run = read(folder)
+    scores = score(run)
+    summary = summarise(run, scores, refresh(folder, run, scores).get("seconds"))
+    path = folder / "report.html"
+    replace(path, render(run, scores, summary).encode("utf-8", "replace"))
+    return path
+
+
+def render(run: Run, scores: Scores, summary: dict[str, Any], limit: int = LIMIT) -> str:
+    """The page as text."""
+    told = episodes(run.alarms)
+    every = 1
+    meta, packed = content(run, scores, told, thin(scores, every))
+    while len(packed) > limit and every < run.rows:
+        every = max(every + 1, int(np.ceil(1.03 * every * len(packed) / limit)))
+        meta, packed = content(run, scores, told, thin(scores, every))
+    calibration = calibrate(run, scores)
+    return (
+        environment()
+        .get_template("run.html")
+        .render(
+            run=run,
+            title=run.title,
+            units=run.units,
+            about=run.about,
+            summary=summary,
+            meta=meta,
+            packed=Markup(packed),
+            every=every,
+            episodes=[_told(run, episode) for episode in told[:EPISODES]],
+            more_episodes=max(len(told) - EPISODES, 0),
+            calibration=calibration,
+            reliability=calibration and reliability(calibration, run.level),
+            histogram=calibration and histogram(calibration),
+            failures=bool(np.isfinite(run.failure).any()),
+            hidden_states=max(len(run.state_names) - STATES, 0),
+            hidden_parameters=max(len(run.parameters) - PARAMETERS, 0),
+            script=Markup("\n".join(asset(name) for name in SCRIPTS)),
+            style=Markup(asset("style.css")),
+        )
+    )
+
+
+def environment() -> jinja2.Environment:
+    """Templates of ours; whatever they are given is escaped."""
+    loader = jinja2.PackageLoader("rmcvi.app.report", "templates")
+    made = jinja2.Environment(
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": words.number,
+        "percent": words.percent,
+        "change": words.change,
+        "duration": words.duration,
+        "moment": words.moment,
+        "settings": words.settings,
+        "cell": words.cell,
+    }
+    return made
+
+
+def asset(name: str) -> str:
+    """A style sheet or a part of the script."""
+    return (resources.files("rmcvi.app.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _told(run: Run, episode: Episode) -> dict[str, Any]:
+    ends = [episode.first, episode.last]
+    times = None if run.time is None else [words.moment(run.time[i]) for i in ends]
+    rows = [int(run.row[i]) for i in ends]
+    return {"sentence": episode.sentence, "ends": rows, "times": times, "rows": episode.rows}

@@ -1,0 +1,206 @@
+"""The run directory: which files it holds, who may write there, and which checkpoint counts."""
+
+import errno
+import fcntl
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rmcvi.app.run.plan import Plan
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.core.files import replace, sweep, to_json
+from rmcvi.learners import CheckpointError, Live, peek
+
+RUN, ESTIMATES, PARAMETERS, REJECTED = (
+    "run.json",
+    "estimates.jsonl",
+    "parameters.jsonl",
+    "rejected.jsonl",
+)
+CHECKPOINT, PREVIOUS = "checkpoint.rmcvi", "checkpoint-previous.rmcvi"
+SUMMARY, REPORT = "summary.json", "report.html"
+GROWING = (ESTIMATES, PARAMETERS, REJECTED)
+OURS = (*GROWING, CHECKPOINT, PREVIOUS, SUMMARY, REPORT, RUN)
+REMEMBERED = {"rows": int, "bytes": dict, "scores": dict, "counts": dict, "seconds": float}
+NO_LOCK = (errno.EBADF, errno.ENOTSUP, errno.ENOLCK)
+"""What file systems say (NFS) that cannot lock a directory, only a file."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A whole checkpoint of the run: where it is, and what it remembers beside the learner."""
+
+    path: Path
+    extra: dict[str, Any]
+    remark: str | None = None
+    """A sentence if it is not the newest that was written."""
+
+    def load(self, live: Live) -> None:
+        """Give the learner its state."""
+        try:
+            live.load(self.path)
+        except CheckpointError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            what = str(error).removeprefix(f"{self.path}: ").rstrip(".")
+            raise CheckpointError(self.path, what, "It does not fit the run.") from None
+
+
+class Directory:
+    """A directory with a run in it; `lock` it before writing."""
+
+    def __init__(self, path: Path, plan: Plan):
+        self.path, self.id = path, plan.id
+        self._lock: int | None = None
+        self._sound = False
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan, force: bool) -> "Directory":
+        """A new run, locked; one that is there already is refused, or removed by `force`."""
+        if path.exists() and not path.is_dir():
+            raise Refusal(f"{path}: is a file, expected a directory for the run")
+        check_free(path, force)
+        path.mkdir(parents=True, exist_ok=True)
+        directory = cls(path, plan)
+        directory.lock()
+        try:
+            check_free(path, force)
+            for name in OURS:
+                (path / name).unlink(missing_ok=True)
+            directory.write(RUN, plan.to_json())
+        except BaseException:
+            directory.unlock()
+            raise
+        return directory
+
+    @classmethod
+    def open(cls, path: Path) -> tuple["Directory", Plan]:
+        """An existing run and its plan."""
+        if not path.exists():
+            raise Refusal(f"{path}: no such directory, expected one that `rmcvi learn` made")
+        try:
+            plain = json.loads((path / RUN).read_text(encoding="utf-8"))
+        except OSError:
+            raise Refusal(f"{path}: holds no run, expected {RUN}; see `rmcvi learn`") from None
+        except (ValueError, RecursionError):
+            raise Refusal(f"{path / RUN}: got no JSON, expected what `learn` wrote") from None
+        if not isinstance(plain, dict):
+            raise Refusal(f"{path / RUN}: got no JSON object, expected what `learn` wrote")
+        plan = Plan.from_json(plain, str(path / RUN))
+        return cls(path, plan), plan
+
+    def lock(self) -> None:
+        """Keep other processes out until this one ends, however it does; clear away litter."""
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in NO_LOCK:
+                    raise
+                os.close(self._lock)
+                flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
+                self._lock = os.open(self.path / ".lock", flags, 0o666)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.unlock()
+            raise Refusal(f"{self.path}: another process is learning here") from None
+        for name in OURS:
+            sweep(self.path / name)
+
+    def unlock(self) -> None:
+        """Let others in."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def write(self, name: str, plain: dict[str, Any]) -> None:
+        """Replace a JSON file as a whole."""
+        replace(self.path / name, f"{to_json(plain, indent=1)}\n".encode())
+
+    def newest(self) -> Kept | None:
+        """The last checkpoint that is whole, or the one before it; None if there is none at all.
+
+        One of another run is refused.
+        """
+        troubles = []
+        for name in (CHECKPOINT, PREVIOUS):
+            path = self.path / name
+            if not path.exists():
+                troubles.append(f"{name} is missing")
+                continue
+            try:
+                extra = self.remembered(path)
+            except CheckpointError as error:
+                troubles.append(str(error))
+                if name == PREVIOUS or not (self.path / PREVIOUS).exists():
+                    raise
+                continue
+            self._sound = name == CHECKPOINT
+            back = f"going back to row {extra['rows']} of {PREVIOUS}"
+            return Kept(path, extra, None if self._sound else f"{troubles[0].rstrip('.')}; {back}.")
+        return None
+
+    def last(self) -> Kept:
+        """As `newest`, but there must be one."""
+        kept = self.newest()
+        if kept is None:
+            raise Refusal(f"{self.path}: has no checkpoint yet; `rmcvi resume {self.path}` goes on")
+        return kept
+
+    def save(self, live: Live, extra: dict[str, Any]) -> None:
+        """Write the checkpoint; the one that was there is kept as the one before."""
+        current, previous = self.path / CHECKPOINT, self.path / PREVIOUS
+        for path in (current, previous):
+            if path.is_symlink():
+                raise Refusal(f"{path}: is a link, expected a file of this run")
+        if self._sound:
+            _keep(current, previous)
+        else:
+            current.unlink(missing_ok=True)  # unreadable, or there is none
+        live.save(current, extra | {"id": self.id})
+        self._sound = True
+
+    def remembered(self, path: Path) -> dict[str, Any]:
+        """What a checkpoint knows of the run: rows, place in the source, lengths, scores."""
+        live = peek(path).get("live")
+        extra = live.get("extra") if isinstance(live, dict) else None
+        if not isinstance(extra, dict) or any(
+            not isinstance(extra.get(name), kind) for name, kind in REMEMBERED.items()
+        ):
+            what = "holds no place in a run"
+            raise CheckpointError(path, what, "It was not written by `rmcvi learn`.")
+        if extra.get("id", "") != self.id:
+            what = f"belongs to another run than {RUN}"
+            raise Refusal(f"{path}: {what}, expected the checkpoint of this one")
+        return extra
+
+
+def check_free(path: Path, force: bool) -> None:
+    """Refuse a directory whose files are not ours to replace."""
+    there = [name for name in OURS if os.path.lexists(path / name)]
+    if not there:
+        return
+    try:
+        Directory.open(path)
+    except Refusal:
+        what = f"holds a {there[0]} that belongs to no run"
+        raise Refusal(f"{path}: {what}, expected an empty directory or a run") from None
+    if not force:
+        again = f"`rmcvi resume {path}` goes on with it, --force starts anew"
+        raise Refusal(f"{path}: already holds a run; {again}")
+
+
+def _keep(current: Path, previous: Path) -> None:
+    """Give a file a second name; it is there under the first all the time, if links can be had."""
+    if not current.exists() or (previous.exists() and current.samefile(previous)):
+        return
+    spare = previous.with_name(f".{previous.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        os.link(current, spare)
+        os.replace(spare, previous)
+    except OSError:
+        os.replace(current, previous)

@@ -1,0 +1,219 @@
+"""What a run is, as plain values: enough to begin it, and to go on with it elsewhere."""
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from rmcvi.app.run import zoo
+from rmcvi.app.run.output import FIRST, PARTS
+from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.season import Season, choose_season
+from rmcvi.app.run.units import unit_of
+from rmcvi.app.sources import (
+    Observation,
+    Schema,
+    Source,
+    Stream,
+    calendar,
+    calendar_names,
+    read,
+)
+from rmcvi.learners import Live
+from rmcvi.learners.seasonal import SeasonalLearner
+from rmcvi.version import __version__
+
+HARMONICS = 2
+POLL = 0.1
+"""Seconds between two looks at a file that is followed: soon enough for people, idle enough."""
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The content of `run.json`."""
+
+    source: str
+    seed: int
+    columns: list[str]
+    inputs: list[str]
+    level: float
+    learner: dict[str, Any]
+    assumed: list[str]
+    units: dict[str, str | None]
+    time_column: str | None
+    step_seconds: float | None
+    started: str
+    options: dict[str, Any]
+    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, model; season as found."""
+    schema: dict[str, Any]
+    version: str = __version__
+    format: int = FORMAT
+    path: str = field(default_factory=os.getcwd)
+    """The directory that `source` is relative to."""
+    id: str = ""
+    """Drawn by chance; its checkpoints hold it, too (runs of 0.1 have none)."""
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any], name: str) -> "Plan":
+        """The inverse of `to_json`."""
+        if plain.get("format") != FORMAT:
+            raise Refusal(f"{name}: got format {plain.get('format')}, expected {FORMAT}")
+        known = {f.name for f in fields(cls)}
+        lacking = sorted(known - {"id"} - plain.keys())
+        if lacking:
+            raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
+        try:
+            return TypeAdapter(cls).validate_python(plain)
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise Refusal(f"{name}: got a wrong {place}, expected what `learn` wrote") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, the version first."""
+        plain = asdict(self)
+        return {"format": plain.pop("format"), "version": plain.pop("version")} | plain
+
+    @property
+    def calendar(self) -> bool:
+        """Whether times are dates."""
+        return bool(self.schema["time"]) and self.schema["time_format"] != "number"
+
+    def place(self) -> str:
+        """The source as a path that holds anywhere."""
+        return self.source if self.source == "-" else str(Path(self.path) / self.source)
+
+    def stream(self, after: Source | None, stop: Callable[[], bool], source: Any = None) -> Stream:
+        """The rows after a place; from the beginning if it is None."""
+        return read(
+            source or (self.place() if after else self.source),
+            Schema.from_json(self.schema),
+            on_bad_row=self.options["on_bad_row"],
+            after=after,
+            follow=self.options["follow"] and self.source != "-",
+            stop=stop,
+            poll=POLL,
+        )
+
+    def trusted(self, model: str | None) -> "Plan":
+        """The same if its model is none of its own code, or is `model`, said by the person again.
+
+        What `run.json` says is never imported: it may come from a stranger.
+        """
+        own = self.options["model"]
+        name = own["model"]
+        if model is not None and model != name:
+            raise Refusal(f"--model: got {model!r}, but this run was learned by {name!r}")
+        if ":" not in name:
+            return self
+        if model is None:
+            raise Refusal(
+                f"this run was learned by code of its own, which is run only if you say so again:"
+                f" --model {name}"
+            )
+        return self.with_options(model={"model": name, "path": os.getcwd()})
+
+    def with_options(self, **options: Any) -> "Plan":
+        """The same with other options."""
+        return replace(self, options=self.options | options)
+
+    def live(self) -> Live:
+        """A learner that knows nothing yet."""
+        sizes = len(self.columns), len(self.inputs)
+        season = Season(*self.options.get("season", [None]))
+        learner, _ = zoo.build(self.options["model"], *sizes, self.level, season)
+        raw = isinstance(learner, SeasonalLearner)
+        try:
+            return Live(
+                self.columns,
+                inputs=self.inputs,
+                learner=learner,
+                standardiser=not raw,
+                seed=self.seed,
+            )
+        except ValueError as error:
+            raise Refusal(f"--model {self.learner['name']}: {error}") from None
+
+    def known(self, observation: Observation) -> np.ndarray:
+        """The inputs of a row, the calendar's among them."""
+        return self.inputs_at(observation.u, observation.time)
+
+    def inputs_at(self, u: np.ndarray, time: float | None) -> np.ndarray:
+        """Inputs at a time."""
+        cycles = self.options["calendar"]
+        return np.concatenate([u, calendar(time, cycles, HARMONICS)]) if cycles else u
+
+
+def make_plan(
+    source: str, stream: Stream, model: str, level: float, seed: int, started: str, **options: Any
+) -> Plan:
+    """A plan for a stream whose first rows have been looked at."""
+    schema = stream.schema
+    cycles = options["calendar"]
+    if cycles and (not schema.time or schema.time_format == "number"):
+        raise Refusal(f"--calendar: got {', '.join(cycles)}, but {source} has no calendar time")
+    columns = _output_names(schema.columns)
+    try:
+        calendar(None, cycles, HARMONICS)
+        inputs = [*schema.inputs, *calendar_names(cycles, HARMONICS)]
+    except ValueError as error:
+        raise Refusal(f"--calendar: {error}") from None
+    plain = zoo.parse(model)
+    season = _season(stream, plain["model"], options["season"])
+    learner, settings = zoo.build(plain, len(columns), len(inputs), level, season)
+    assumed = [*stream.describe()]
+    if isinstance(learner, SeasonalLearner):
+        assumed.append(season.sentence)
+    else:
+        assumed.append("Columns are standardised online.")
+    name = plain["model"]
+    assumed.append(f"Model: {name} ({type(learner).__name__}); intervals of {100 * level:g} %.")
+    calendar_time = bool(schema.time) and schema.time_format != "number"
+    return Plan(
+        source=source,
+        seed=seed,
+        columns=columns,
+        inputs=inputs,
+        level=level,
+        learner={"name": name, "settings": settings},
+        assumed=assumed,
+        units={out: unit_of(name) for out, name in zip(columns, schema.columns, strict=True)},
+        time_column=" ".join(schema.time) or None,
+        step_seconds=schema.step if calendar_time else None,
+        started=started,
+        options={**options, "model": plain, "season": [season.period, season.long_period]},
+        schema=schema.to_json(),
+        id=uuid.uuid4().hex,
+    )
+
+
+def _season(stream: Stream, model: str, said: list[str]) -> Season:
+    """The season of the model that has one."""
+    if model == "seasonal":
+        return choose_season(stream, said)
+    if said:
+        raise Refusal(f"--season: got {', '.join(said)}, which --model {model} does not use")
+    return Season(None)
+
+
+def anchored(source: Source, plan: Plan) -> Source:
+    """A place whose file is named by a path that holds anywhere."""
+    if plan.source == "-":
+        return source
+    return replace(source, name=str(Path(plan.path) / source.name))
+
+
+def _output_names(columns: tuple[str, ...]) -> list[str]:
+    """Names that do not clash with those of the output."""
+    names = [f"{c}_" if c in FIRST else c for c in columns]
+    every = [*FIRST, *(n + part for n in names for part in PARTS)]
+    twice = [n for n, times in Counter(every).items() if times > 1]
+    if twice:
+        raise Refusal(f"columns: got {twice[0]!r} twice in the output, expected other names")
+    return names

@@ -1,0 +1,127 @@
+"""What a person sees on standard error: what was assumed, a line while it runs, a summary."""
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.speech import printable, say
+
+EVERY = 0.2
+"""Seconds between two looks of the line."""
+LISTED = 20
+"""Alarms that are told one by one."""
+
+
+class Voice:
+    """Speaks on standard error unless it is told to be quiet."""
+
+    def __init__(self, quiet: bool):
+        self.quiet = quiet
+        self.begun, self._rows, self._shown = time.perf_counter(), 0, 0.0
+        self._line = not quiet and sys.stderr.isatty()
+
+    def say(self, sentences: Iterable[str]) -> None:
+        """Sentences, one a line."""
+        if not self.quiet:
+            for sentence in sentences:
+                say(printable(sentence))
+
+    def begin(self) -> None:
+        """The first row takes as long as compiling does."""
+        if self._line:
+            say("compiling ...", end="")
+
+    def row(self, scores: Scores) -> None:
+        """One more row; the line is written over now and then."""
+        self._rows += 1
+        now = time.perf_counter()
+        if self._rows == 1:
+            self.begun = now
+        if self._line and now - self._shown >= EVERY:
+            self._shown = now
+            self._show(scores, now)
+
+    def end(self, scores: Scores) -> None:
+        """The last look of the line."""
+        if self._line:
+            self._show(scores, time.perf_counter())
+            say("")
+
+    def _show(self, scores: Scores, now: float) -> None:
+        words = [f"{scores.rows} rows"]
+        if self._rows > 1:
+            words.append(f"{(self._rows - 1) / max(now - self.begun, 1e-9):.0f}/s")
+        if math.isfinite(scores.better):
+            words.append(f"error {100 * scores.better:.0f} % of persistence")
+        alarms = sum(scores.alarms.values())
+        words.append(f"{alarms} alarm{'' if alarms == 1 else 's'}")
+        width = shutil.get_terminal_size().columns - 1
+        say(f"\r\x1b[K{', '.join(words)[:width]}", end="")
+
+    def summary(self, summary: dict[str, Any]) -> None:
+        """A table of scores, then remarks and alarms."""
+        if self.quiet:
+            return
+        console = Console(stderr=True, highlight=False)
+        with console.capture() as text:
+            print_summary(console, summary)
+        say(text.get(), end="")
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """Scores, what is wrong with them, and alarms."""
+    console.print(scores_table(summary))
+    for sentence in summary["remarks"]:
+        console.print(printable(sentence), markup=False)
+    alarms = list(summary["alarms"].items())
+    for sentence, count in alarms[-LISTED:]:
+        times = "once" if count == 1 else f"{count} times"
+        console.print(f"Alarm, {times}: {printable(sentence)}", markup=False)
+    if len(alarms) > LISTED:
+        console.print(f"And {len(alarms) - LISTED} earlier alarms, in summary.json.")
+
+
+def scores_table(summary: dict[str, Any]) -> Table:
+    """Scores by column and overall."""
+    rows, seconds = summary["rows"], summary["seconds"]
+    missing = summary["missing_share"] or 0.0
+    title = f"{rows} rows, {100 * missing:.1f} % of values missing, {seconds:.1f} s"
+    table = Table(title=title, title_justify="left")
+    table.add_column("column")
+    lost = ("not predicted",) if summary["lost_predictions"] else ()
+    for name in ("missing", "RMSE", "persistence", "coverage", *lost):
+        table.add_column(name, justify="right")
+    for name, told in summary["columns"].items():
+        table.add_row(
+            escape(printable(name)),
+            _share(told["missing"]),
+            *(_number(told[k]) for k in ("rmse", "persistence_rmse")),
+            _share(told["coverage"]),
+            *(str(told["lost_predictions"]) for _ in lost),
+        )
+    overall = summary["overall"]
+    table.add_section()
+    table.add_row(
+        "all, in standard deviations",
+        _share(missing),
+        *(_number(overall[k]) for k in ("rmse", "persistence_rmse")),
+        _share(overall["coverage"]),
+        *(str(summary["lost_predictions"]) for _ in lost),
+    )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

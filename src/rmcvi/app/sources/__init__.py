@@ -1,0 +1,24 @@
+"""Streams of observations: read, standardised, diagnosed.
+
+A stream is an iterable of `Observation`; NaN in `y` means not observed.
+"""
+
+from rmcvi.app.sources.calendar_inputs import calendar as calendar
+from rmcvi.app.sources.calendar_inputs import calendar_names as calendar_names
+from rmcvi.app.sources.diagnosis import Diagnosis as Diagnosis
+from rmcvi.app.sources.errors import Counts as Counts
+from rmcvi.app.sources.errors import DataError as DataError
+from rmcvi.app.sources.errors import Rejected as Rejected
+from rmcvi.app.sources.examination import doctor as doctor
+from rmcvi.app.sources.lines import Readable as Readable
+from rmcvi.app.sources.observation import Observation as Observation
+from rmcvi.app.sources.observation import Source as Source
+from rmcvi.app.sources.observation import observations as observations
+from rmcvi.app.sources.reader import Stream as Stream
+from rmcvi.app.sources.reader import read as read
+from rmcvi.app.sources.reader import sniff as sniff
+from rmcvi.app.sources.schema import Schema as Schema
+from rmcvi.app.sources.season import find_seasons as find_seasons
+from rmcvi.app.sources.trace import Changed as Changed
+from rmcvi.app.sources.uci import AirQuality as AirQuality
+from rmcvi.app.sources.uci import air_quality as air_quality

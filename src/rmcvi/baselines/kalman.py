@@ -1,0 +1,221 @@
+"""The Kalman filter with its evidence, exact for linear-Gaussian models, extended for others.
+
+With the emission's score s = grad log g(m-, y) and Fisher information A'A at the predicted mean,
+
+    P = (P-^-1 + A'A)^-1 (Joseph form),  m = m- + P s,
+    log p(y_t | y_{0:t-1}) = log g(m-, y_t) + s'P s / 2 - log det(I + A P- A') / 2,
+
+which is log N(y; G m-, G P- G' + R) for Gaussian emissions, whatever is missing. If F, G and both
+noises are diagonal, so is P: variances are kept, and nothing is factorised.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Bool, Float, PyTree
+
+from rmcvi.contract import Trainable
+from rmcvi.core.checks import check_array
+from rmcvi.core.inputs import Inputs, split_missing
+from rmcvi.families.base import symmetric
+from rmcvi.families.kalman import KalmanModel, Moments, check_kalman, initial_moments, predict
+from rmcvi.models import LinearGaussian
+
+
+class Law(eqx.Module):
+    """N(mean, covariance); a vector is the diagonal of a covariance."""
+
+    mean: Float[Array, "*batch dx"]
+    covariance: Float[Array, "*batch dx"] | Float[Array, "*batch dx dx"]
+
+    def dense(self) -> Float[Array, "dx dx"]:
+        """The covariance as a matrix."""
+        return jnp.diag(self.covariance) if self.covariance.ndim == 1 else self.covariance
+
+
+class KalmanFiltered(eqx.Module):
+    """Laws of x_t given y_{0:t}, and log p(y_{0:t})."""
+
+    mean: Float[Array, "T dx"]
+    covariance: Float[Array, "T dx dx"]
+    log_evidence: Float[Array, "T"]
+
+
+class KalmanSmoothed(eqx.Module):
+    """Laws of x_t given all of y; `lag_one[t]` = Cov(x_{t-1}, x_t), zero at t = 0."""
+
+    mean: Float[Array, "T dx"]
+    covariance: Float[Array, "T dx dx"]
+    lag_one: Float[Array, "T dx dx"]
+
+
+def initial_law(model: KalmanModel) -> Law:
+    """The law of x_0."""
+    if isinstance(model, LinearGaussian):
+        variance = model.initial_scale() ** 2
+        return Law(model.initial_mean, variance if _is_diagonal(model) else jnp.diag(variance))
+    moments = initial_moments(model)
+    return Law(moments.mean, moments.covariance)
+
+
+def filter_step(
+    model: KalmanModel,
+    law: Law,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    first: Bool[Array, ""],
+) -> tuple[Law, Float[Array, ""]]:
+    """The law of x_t from that of x_{t-1} (if `first`, of x_0), and log p(y_t | y_{0:t-1})."""
+    if isinstance(model, LinearGaussian) and law.covariance.ndim == 1:
+        return _diagonal_step(model, law, y, inputs, first)
+    prior = predict(model, Moments(law.mean, law.covariance, first.astype(y.dtype)), inputs)
+    rows = model.emission_information(prior.mean, split_missing(y)[1], inputs)
+    cross = rows @ prior.covariance
+    inverse, log_det = inverse_and_log_det(
+        jnp.eye(len(rows), dtype=y.dtype) + symmetric(cross @ rows.T)
+    )
+    gain = cross.T @ inverse
+    kept = jnp.eye(rows.shape[1], dtype=y.dtype) - gain @ rows
+    covariance = symmetric(kept @ prior.covariance @ kept.T) + symmetric(gain @ gain.T)
+    log_g, score = jax.value_and_grad(model.observed_log_prob)(prior.mean, y, inputs)
+    shift = covariance @ score
+    evidence = log_g + 0.5 * score @ shift - 0.5 * log_det
+    return Law(prior.mean + shift, covariance), evidence
+
+
+@jax.custom_jvp
+def inverse_and_log_det(
+    matrix: Float[Array, "d d"],
+) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+    """Inverse and log-determinant; their derivatives are products, which vectorise well."""
+    chol = jnp.linalg.cholesky(matrix)
+    inverse = cho_solve((chol, True), jnp.eye(len(matrix), dtype=matrix.dtype))
+    return symmetric(inverse), 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+
+
+@inverse_and_log_det.defjvp
+def _inverse_and_log_det_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Any, Any]:
+    inverse, log_det = inverse_and_log_det(*primals)
+    (moved,) = tangents
+    return (inverse, log_det), (-inverse @ moved @ inverse, jnp.vdot(inverse, moved))
+
+
+def kalman_filter(
+    model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
+) -> KalmanFiltered:
+    """Filter a whole sequence, NaN = not observed."""
+    return _filter(model, ys, _checked(model, ys, inputs))
+
+
+def kalman_smoother(
+    model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
+) -> KalmanSmoothed:
+    """Rauch-Tung-Striebel, in Joseph form."""
+    return _smooth(model, ys, _checked(model, ys, inputs))
+
+
+def log_evidence(
+    model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
+) -> Float[Array, ""]:
+    """Log p(y_{0:T-1})."""
+    return _evidence(model, ys, _checked(model, ys, inputs))
+
+
+def score(
+    model: KalmanModel,
+    ys: Float[Array, "T dy"],
+    inputs: Inputs | None = None,
+    trainable: Trainable | None = None,
+) -> PyTree:
+    """Gradient of `log_evidence` in the trained leaves of the model, None at the others."""
+    theta, rest = eqx.partition(model, (trainable or Trainable()).model)
+    return _score(theta, rest, ys, _checked(model, ys, inputs))
+
+
+def _is_diagonal(model: LinearGaussian) -> bool:
+    noises = model.raw_transition_noise, model.raw_emission_noise
+    return all(part.ndim == 1 for part in (model.transition, model.emission, *noises))
+
+
+def _diagonal_step(
+    model: LinearGaussian,
+    law: Law,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    first: Bool[Array, ""],
+) -> tuple[Law, Float[Array, ""]]:
+    """The same for independent coordinates."""
+    slope = 1.0 + inputs.dt * (model.transition - 1.0)
+    moved = slope**2 * law.covariance + model.transition_scale(inputs) ** 2
+    variance = jnp.where(first, law.covariance, moved)
+    mean = jnp.where(first, law.mean, model.transition_mean(law.mean, inputs))
+    row = split_missing(y)[1] * model.emission / model.emission_scale(mean, inputs)
+    growth = 1.0 + row**2 * variance
+    log_g, score = jax.value_and_grad(model.observed_log_prob)(mean, y, inputs)
+    variance = variance / growth
+    evidence = log_g + 0.5 * jnp.sum(variance * score**2 - jnp.log(growth))
+    return Law(mean + variance * score, variance), evidence
+
+
+def _checked(model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None) -> Inputs:
+    check_kalman("model", model)
+    check_array("ys", ys, (None, model.dim_obs))
+    if inputs is None:
+        return Inputs.sequence(len(ys), dim=model.dim_input)
+    check_array("inputs.u", inputs.u, (len(ys), model.dim_input))
+    check_array("inputs.dt", inputs.dt, (len(ys),))
+    return inputs
+
+
+@eqx.filter_jit
+def _filter(model: KalmanModel, ys: Array, inputs: Inputs) -> KalmanFiltered:
+    def step(law, now):
+        law, evidence = filter_step(model, law, *now)
+        return law, (law.mean, law.dense(), evidence)
+
+    steps = (ys, inputs, jnp.arange(len(ys)) == 0)
+    mean, covariance, evidence = jax.lax.scan(step, initial_law(model), steps)[1]
+    return KalmanFiltered(mean, covariance, jnp.cumsum(evidence))
+
+
+@eqx.filter_jit
+def _evidence(model: KalmanModel, ys: Array, inputs: Inputs) -> Float[Array, ""]:
+    steps = (ys, inputs, jnp.arange(len(ys)) == 0)
+    return jnp.sum(
+        jax.lax.scan(lambda law, now: filter_step(model, law, *now), initial_law(model), steps)[1]
+    )
+
+
+@eqx.filter_jit
+def _score(theta: PyTree, rest: PyTree, ys: Array, inputs: Inputs) -> PyTree:
+    return jax.grad(lambda theta: _evidence(eqx.combine(theta, rest), ys, inputs))(theta)
+
+
+@eqx.filter_jit
+def _smooth(model: KalmanModel, ys: Array, inputs: Inputs) -> KalmanSmoothed:
+    filtered = _filter(model, ys, inputs)
+
+    def step(later, now):
+        mean, covariance, inputs = now
+        fresh = jnp.zeros((), ys.dtype)
+        prior = predict(model, Moments(mean, covariance, fresh), inputs)
+        jacobian, scale = model.transition_jacobian(mean, inputs), model.transition_scale(inputs)
+        noise = jnp.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
+        chol = jnp.linalg.cholesky(prior.covariance)
+        back = cho_solve((chol, True), jacobian @ covariance).T
+        kept = jnp.eye(len(mean), dtype=ys.dtype) - back @ jacobian
+        spread = kept @ covariance @ kept.T + back @ (later.covariance + noise) @ back.T
+        law = Law(mean + back @ (later.mean - prior.mean), symmetric(spread))
+        return law, (law.mean, law.covariance, back @ later.covariance)
+
+    last = Law(filtered.mean[-1], filtered.covariance[-1])
+    links = (filtered.mean[:-1], filtered.covariance[:-1], jax.tree.map(lambda v: v[1:], inputs))
+    _, (mean, covariance, lag_one) = jax.lax.scan(step, last, links, reverse=True)
+    return KalmanSmoothed(
+        jnp.concatenate([mean, last.mean[None]]),
+        jnp.concatenate([covariance, last.covariance[None]]),
+        jnp.concatenate([jnp.zeros_like(last.covariance)[None], lag_one]),
+    )

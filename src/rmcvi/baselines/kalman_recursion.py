@@ -1,0 +1,145 @@
+"""Recursive maximum likelihood with the exact tangent filter: d law_t / d theta moves with law_t.
+
+    (law_t, l_t) = filter(theta, law_{t-1}, y_t),
+    (dlaw_t, dl_t) = its derivative along (e_p, dlaw_{t-1} / dtheta_p), for every parameter p.
+
+The increment of the gradient is dl_t. At fixed theta the increments add up to the exact score;
+along a moving theta this is recursive maximum likelihood. A step costs O(P) filter steps.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, Key
+
+from rmcvi.baselines.kalman import Law, filter_step, initial_law
+from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
+from rmcvi.core import tree
+from rmcvi.core.checks import check_array, check_instance
+from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.inputs import Inputs
+from rmcvi.families.kalman import check_kalman
+from rmcvi.models import LinearGaussian
+
+
+class KalmanState(eqx.Module):
+    """The law of x_t, its derivative in each parameter (None if nothing is learned), evidence."""
+
+    t: Int[Array, ""]
+    law: Law
+    tangents: Law | None
+    evidence: CompensatedSum
+
+
+class KalmanRecursion(AbstractRecursion):
+    """The exact filter of a `LinearGaussian`, and exact recursive maximum likelihood for it.
+
+    `family` is None. `info.elbo` is log p(y_{0:t}) under the parameters of the time.
+    """
+
+    def init(self, model, family, trainable=None):
+        """The law of x_0, and its derivatives."""
+        check_instance("model", model, LinearGaussian)
+        return _init(model, trainable or Trainable())
+
+    def step(self, state, model, family, y, inputs, key, trainable=None):
+        """Filter and its tangents; nothing is random."""
+        return _step(state, model, family, y, inputs, trainable or Trainable())
+
+    def filtered(self, state, model, family):
+        """The exact law."""
+        return Filtered(state.law.mean, state.law.dense())
+
+    def draw(self, state, model, family, key, num):
+        """Draws from it."""
+        return _draw(state.law, key, num)
+
+
+class ExtendedKalmanRecursion(AbstractRecursion):
+    """The extended Kalman filter of any `KalmanModel`.
+
+    The model is fixed, and its gradients are zero, unless `learn`: then they are those of the
+    linearised evidence (the recursive prediction error method).
+    """
+
+    learn: bool = eqx.field(static=True, default=False)
+
+    def init(self, model, family, trainable=None):
+        """The law of x_0."""
+        check_kalman("model", model)
+        return _init(model, (trainable or Trainable()) if self.learn else None)
+
+    def step(self, state, model, family, y, inputs, key, trainable=None):
+        """One linearised step."""
+        return _step(state, model, family, y, inputs, trainable or Trainable())
+
+    def filtered(self, state, model, family):
+        """The linearised law."""
+        return Filtered(state.law.mean, state.law.dense())
+
+    def draw(self, state, model, family, key, num):
+        """Draws from it."""
+        return _draw(state.law, key, num)
+
+
+def _init(model: Any, trainable: Trainable | None) -> KalmanState:
+    tangents = None
+    if trainable is not None:
+        theta, rest = eqx.partition(model, trainable.model)
+        flat, unravel = ravel_pytree(theta)
+        if flat.size > 0:
+            law = jax.jacfwd(lambda v: initial_law(eqx.combine(unravel(v), rest)))(flat)
+            tangents = jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), law)
+    return KalmanState(jnp.zeros((), int), initial_law(model), tangents, CompensatedSum.zeros())
+
+
+def _step(
+    state: KalmanState,
+    model: Any,
+    family: Any,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    trainable: Trainable,
+) -> Step:
+    check_array("y", y, (model.dim_obs,))
+    theta, rest = eqx.partition(model, trainable.model)
+    flat, unravel = ravel_pytree(theta)
+
+    def advance(flat, law):
+        current = eqx.combine(unravel(flat), rest)
+        return filter_step(current, law, y, inputs, state.t == 0)
+
+    def along(direction, tangent):
+        return jax.jvp(advance, (flat, state.law), (direction, tangent))
+
+    if state.tangents is None:
+        law, increment = advance(flat, state.law)
+        tangents, gradient = None, jnp.zeros_like(flat)
+    else:
+        directions = jnp.eye(flat.size, dtype=flat.dtype)
+        check_array("trainable.model", state.tangents.mean, (flat.size, model.dim_state))
+        (law, increment), (tangents, gradient) = jax.vmap(along, out_axes=(None, 0))(
+            directions, state.tangents
+        )
+    sound = tree.all_finite((law, increment, tangents, gradient))
+    law, tangents = tree.where(sound, (law, tangents), (state.law, state.tangents))
+    increment, gradient = tree.where(
+        sound, (increment, gradient), tree.zeros((increment, gradient))
+    )
+    evidence = state.evidence.add(increment)
+    phi = tree.zeros(eqx.filter(family, trainable.family))
+    return Step(
+        KalmanState(state.t + 1, law, tangents, evidence),
+        Gradients(unravel(gradient), phi),
+        Info.plain(evidence.value, increment, sound),
+    )
+
+
+def _draw(law: Law, key: Key[Array, ""], num: int) -> Float[Array, "num dx"]:
+    noise = jax.random.normal(key, (num, law.mean.size), law.mean.dtype)
+    if law.covariance.ndim == 1:
+        return law.mean[None] + noise * jnp.sqrt(law.covariance)[None]
+    return law.mean[None] + noise @ jnp.linalg.cholesky(law.covariance).T

@@ -1,0 +1,173 @@
+"""Bootstrap and guided particle filters, online smoothing of additive functionals, and their score.
+
+    x_t^i ~ r(. | x_{t-1}^{a_i}, y_t),  W_t^i proportional to W_{t-1}^{a_i} m g / r,
+    log p(y_t | y_{0:t-1}) ~ log sum_i W_{t-1}^{a_i} m g / r,
+
+with systematic resampling when the effective sample size falls below a share of N.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from rmcvi.baselines.cloud import Cloud, effective_size, normalised, resample
+from rmcvi.baselines.paris import AbstractLinking, Paris
+from rmcvi.baselines.particle_score import move_functional, move_score
+from rmcvi.baselines.proposals import PROPOSALS, check_proposal, propose
+from rmcvi.contract import AbstractRecursion, Gradients, Info, Step, Trainable
+from rmcvi.core import tree
+from rmcvi.core.checks import check_array, check_instance, check_int, check_option, check_real
+from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.inputs import Inputs
+from rmcvi.models import AbstractModel, check_densities
+
+
+class ParticleState(eqx.Module):
+    """Particles, the log-likelihood so far, and per-particle statistics (None if not asked for)."""
+
+    t: Int[Array, ""]
+    cloud: Cloud
+    evidence: CompensatedSum
+    tangents: PyTree
+    tau: PyTree
+    total: PyTree
+
+
+class Moved(eqx.Module):
+    """One filter step: particles, log p(y_t | y_{0:t-1}), ancestors, and whether it is sound."""
+
+    cloud: Cloud
+    increment: Float[Array, ""]
+    ancestor: Int[Array, "n"]
+    resampled: Bool[Array, ""]
+    sound: Bool[Array, ""]
+
+
+class ParticleRecursion(AbstractRecursion):
+    """A particle filter; `family` is None and `info.elbo` the log-likelihood estimate.
+
+    `functional`: h(x_{t-1}, x_t) -> pytree, whose running smoothed sum is `info.functional`.
+    `gradient`: estimate the score, for recursive maximum likelihood; otherwise gradients are zero.
+    `backward` serves both: `Paris(2)` (default) or `AllPairs()`.
+    """
+
+    num_particles: int = eqx.field(static=True)
+    proposal: str = eqx.field(static=True)
+    threshold: float = eqx.field(static=True)
+    gradient: bool = eqx.field(static=True)
+    functional: Callable | None = eqx.field(static=True)
+    forget: float = eqx.field(static=True)
+    backward: AbstractLinking
+
+    def __init__(
+        self,
+        num_particles: int = 1000,
+        *,
+        proposal: str = "bootstrap",
+        threshold: float = 0.5,
+        gradient: bool = False,
+        functional: Callable | None = None,
+        forget: float = 1.0,
+        backward: AbstractLinking | None = None,
+    ):
+        """N particles, resampled when fewer than `threshold` N are effective."""
+        self.num_particles = check_int("num_particles", num_particles, 2)
+        self.proposal = check_option("proposal", proposal, PROPOSALS)
+        self.threshold = check_real("threshold", threshold, 0.0)
+        self.gradient = bool(gradient)
+        if functional is not None and not callable(functional):
+            raise ValueError(f"functional: got {functional!r}, expected a callable of (x_prev, x)")
+        self.functional = functional
+        self.forget = 1.0 if forget == 1.0 else check_real("forget", forget, 0.0, 1.0)
+        self.backward = Paris() if backward is None else backward
+        check_instance("backward", self.backward, AbstractLinking)
+
+    def init(self, model, family, trainable=None):
+        """The state before the first observation."""
+        check_proposal(self.proposal, model)
+        check_densities(model)
+        cloud = Cloud.empty(self.num_particles, model.dim_state)
+        theta = eqx.filter(model, (trainable or Trainable()).model)
+        tau = total = None
+        if self.functional is not None:
+            value = jax.eval_shape(self.functional, cloud.x[0], cloud.x[0])
+            tau = tree.zeros(value, self.num_particles)
+            total = jax.tree.map(lambda v: CompensatedSum.zeros(*v.shape), value)
+        return ParticleState(
+            t=jnp.zeros((), int),
+            cloud=cloud,
+            evidence=CompensatedSum.zeros(),
+            tangents=tree.zeros(theta, self.num_particles) if self.gradient else None,
+            tau=tau,
+            total=total,
+        )
+
+    def step(self, state, model, family, y, inputs, key, trainable=None):
+        """Move the particles, then the statistics that they carry."""
+        check_array("y", y, (model.dim_obs,))
+        trainable = trainable or Trainable()
+        theta, rest = eqx.partition(model, trainable.model)
+        first = state.t == 0
+        k1, k2 = jax.random.split(key)
+        moved = move_cloud(k1, model, state.cloud, y, inputs, first, self.proposal, self.threshold)
+        grads, tangents, tau, total = tree.zeros(theta), state.tangents, state.tau, state.total
+        sound = moved.sound
+        if tree.has_arrays(tangents) or self.functional is not None:
+            links = self.backward.link(k2, model, state.cloud, moved.cloud.x, inputs)
+            ends = (links, state.cloud, moved.cloud)
+            if tree.has_arrays(tangents):
+                tangents, grads = move_score((theta, rest), tangents, *ends, y, inputs, first)
+            if self.functional is not None:
+                tau, level = move_functional(self.functional, self.forget, tau, *ends, first)
+                total = jax.tree.map(
+                    lambda s, v: s.add(jnp.where(sound, v, 0.0), self.forget),
+                    total,
+                    level,
+                    is_leaf=_is_sum,
+                )
+            sound = sound & tree.all_finite((tangents, grads, tau))
+            tangents, tau = tree.where(sound, (tangents, tau), (state.tangents, state.tau))
+            grads = tree.where(sound, grads, tree.zeros(grads))
+        evidence = state.evidence.add(moved.increment)
+        new = ParticleState(state.t + 1, moved.cloud, evidence, tangents, tau, total)
+        value = jax.tree.map(lambda s: s.value, total, is_leaf=_is_sum)
+        ess = effective_size(moved.cloud.log_weight)
+        phi = tree.zeros(eqx.filter(family, trainable.family))
+        info = Info.plain(evidence.value, moved.increment, sound, ess, value)
+        return Step(new, Gradients(grads, phi), info)
+
+    def filtered(self, state, model, family):
+        """Weighted moments."""
+        return state.cloud.moments()
+
+    def draw(self, state, model, family, key, num):
+        """Resampled particles."""
+        return state.cloud.draw(key, num)
+
+
+def move_cloud(
+    key: Key[Array, ""],
+    model: AbstractModel,
+    cloud: Cloud,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    first: Bool[Array, ""],
+    proposal: str,
+    threshold: float,
+) -> Moved:
+    """Resample if need be, propose, weigh; weights that are all zero leave the particles alone."""
+    k1, k2 = jax.random.split(key)
+    ancestor, log_weight, resampled = resample(k1, cloud.log_weight, threshold)
+    x, log_w = propose(proposal, k2, model, cloud.x[ancestor], y, inputs, first)
+    log_weight, increment = normalised(log_weight + log_w)
+    sound = jnp.isfinite(increment) & jnp.all(jnp.isfinite(x))
+    new = tree.where(sound, Cloud(x, log_weight), cloud)
+    ancestor = jnp.where(sound, ancestor, jnp.arange(len(ancestor), dtype=ancestor.dtype))
+    return Moved(new, jnp.where(sound, increment, 0.0), ancestor, resampled & sound, sound)
+
+
+def _is_sum(value: object) -> bool:
+    return isinstance(value, CompensatedSum)

@@ -1,0 +1,143 @@
+"""Where particles go: through the model (bootstrap), or one extended Kalman step to y (guided).
+
+Given x_{t-1}, the prior of x_t is N(p, S S'). With s = grad log g(p, y), Fisher information A'A,
+I + (A S)'(A S) = C C' and e ~ N(0, I), the guided proposal is x = p + S z, z = C^-T (e + C^-1 S's):
+
+    log m(x_{t-1}, x) - log r(x) = (|e|^2 - |z|^2) / 2 - log det C,
+
+so that weights are exact, whatever the linearisation is worth. Under `vmap` C is computed once if A
+does not depend on x.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float, Key
+
+from rmcvi.core.checks import check_instance
+from rmcvi.core.inputs import Inputs, split_missing
+from rmcvi.families.kalman import initial_moments
+from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.models.gaussian import Scale, log_volume
+
+Weighted = tuple[Float[Array, "n dx"], Float[Array, "n"]]
+PROPOSALS = ("bootstrap", "guided")
+
+
+def check_proposal(proposal: str, model: AbstractModel) -> None:
+    """Raise if the model cannot be linearised but should be."""
+    check_instance(
+        "model", model, AbstractModel if proposal == "bootstrap" else AbstractGaussianModel
+    )
+
+
+def propose(
+    proposal: str,
+    key: Key[Array, ""],
+    model: AbstractModel,
+    x_prev: Float[Array, "n dx"],
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    first: Bool[Array, ""],
+) -> Weighted:
+    """New particles and their log weights, log (m g / r); if `first`, log (chi g / r)."""
+    if proposal == "bootstrap" or not isinstance(model, AbstractGaussianModel):
+        x = jax.lax.cond(
+            first,
+            lambda: start(key, model, x_prev.shape[0]),
+            lambda: move(key, model, x_prev, inputs),
+        )
+        log_ratio = jnp.zeros(x.shape[0], x.dtype)
+    else:
+        noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
+        x, log_ratio = jax.lax.cond(
+            first,
+            lambda: guided_start(model, noise, y, inputs),
+            lambda: guided_move(model, x_prev, noise, y, inputs),
+        )
+    return x, log_ratio + jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
+
+
+def start(key: Key[Array, ""], model: AbstractModel, num: int) -> Float[Array, "{num} dx"]:
+    """Draws of x_0."""
+    return jax.vmap(model.initial_sample)(jax.random.split(key, num))
+
+
+def move(
+    key: Key[Array, ""], model: AbstractModel, x_prev: Float[Array, "n dx"], inputs: Inputs
+) -> Float[Array, "n dx"]:
+    """Draws of x_t given x_{t-1}; one key for all where noise is additive."""
+    if isinstance(model, AbstractGaussianModel):
+        noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
+        mean = jax.vmap(model.transition_mean, (0, None))(x_prev, inputs)
+        return mean + spread(model.transition_scale(inputs), noise)
+    keys = jax.random.split(key, x_prev.shape[0])
+    return jax.vmap(model.transition_sample, (0, 0, None))(keys, x_prev, inputs)
+
+
+def guided_move(
+    model: AbstractGaussianModel,
+    x_prev: Float[Array, "n dx"],
+    noise: Float[Array, "n dx"],
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+) -> Weighted:
+    """Towards y from the predictions; returns log (m / r)."""
+    mean = jax.vmap(model.transition_mean, (0, None))(x_prev, inputs)
+    scale = model.transition_scale(inputs)
+    return jax.vmap(lambda p, e: _towards(model, p, scale, e, y, inputs))(mean, noise)
+
+
+def guided_start(
+    model: AbstractGaussianModel,
+    noise: Float[Array, "n dx"],
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+) -> Weighted:
+    """Towards y from the law of x_0; returns log (chi / r), exact if chi is not Gaussian."""
+    law = initial_moments(model)
+    scale = jnp.linalg.cholesky(law.covariance)
+
+    def one(e):
+        x, log_ratio = _towards(model, law.mean, scale, e, y, inputs)
+        white = solve_triangular(scale, x - law.mean, lower=True)
+        gaussian = -0.5 * white @ white - log_volume(scale)
+        return x, log_ratio + model.initial_log_prob(x) - gaussian
+
+    return jax.vmap(one)(noise)
+
+
+def _towards(
+    model: AbstractGaussianModel,
+    mean: Float[Array, "dx"],
+    scale: Scale,
+    noise: Float[Array, "dx"],
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+) -> tuple[Float[Array, "dx"], Float[Array, ""]]:
+    """One draw of the guided proposal, and log (prior / proposal) there."""
+    chol, pull = pull_towards(model, mean, scale, y, inputs)
+    z = solve_triangular(chol, noise + pull, lower=True, trans=1)
+    log_ratio = 0.5 * (noise @ noise - z @ z) - jnp.sum(jnp.log(jnp.diagonal(chol)))
+    return mean + spread(scale, z[None])[0], log_ratio
+
+
+def pull_towards(
+    model: AbstractGaussianModel,
+    mean: Float[Array, "dx"],
+    scale: Scale,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+) -> tuple[Float[Array, "dx dx"], Float[Array, "dx"]]:
+    """C and C^-1 S's."""
+    rows = model.emission_information(mean, split_missing(y)[1], inputs)
+    rows = rows * scale[None] if scale.ndim == 1 else rows @ scale
+    chol = jnp.linalg.cholesky(jnp.eye(mean.size, dtype=mean.dtype) + rows.T @ rows)
+    score = jax.grad(model.observed_log_prob)(mean, y, inputs)
+    pull = scale * score if scale.ndim == 1 else scale.T @ score
+    return chol, solve_triangular(chol, pull, lower=True)
+
+
+def spread(scale: Scale, noise: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
+    """S applied to each row."""
+    return noise * scale[None] if scale.ndim == 1 else noise @ scale.T

@@ -1,0 +1,93 @@
+"""How heavy the tails of the residuals are: Student's t, with degrees of freedom chosen online.
+
+    z = (y - mean) / scale ~ sqrt((nu - 2) / nu) t_nu,    of variance 1 for every nu,
+
+with nu = infinity, 12, 6 or 4, whichever has the best log scores so far; Gaussian at first.
+"""
+
+import math
+import statistics
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float
+
+from rmcvi.core.inputs import split_missing
+from rmcvi.core.prediction import Prediction
+
+_DEGREES = (12, 6, 4)
+_MEMORY = 1000.0
+"""Values that the choice remembers."""
+_CAP = 10.0
+"""Nats that one value may add: the first ones, of unknown scale, must not decide for long."""
+
+
+class Tails(eqx.Module):
+    """Recent log score of each candidate, over the Gaussian's: Gaussian, t of 12, 6, 4."""
+
+    scores: Float[Array, "4 dy"]
+
+    @classmethod
+    def unknown(cls, dim: int) -> "Tails":
+        """Nothing seen."""
+        return cls(jnp.zeros((1 + len(_DEGREES), dim)))
+
+    def predict(
+        self,
+        mean: Float[Array, "dy"],
+        scale: Float[Array, "dy"],
+        y: Float[Array, "dy"],
+        level: float,
+    ) -> tuple["Tails", Prediction]:
+        """The prediction with the best tails so far, and the scores with y taken in."""
+        filled, seen = split_missing(y)
+        z = jnp.where(seen > 0.0, (filled - mean) / scale, 0.0)
+        logs = jnp.stack([norm.logpdf(z), *(_log_density(z, nu) for nu in _DEGREES)])
+        best = jnp.argmax(self.scores, 0)
+        half = jnp.asarray(half_widths(level))[best] * scale
+        log_score = jnp.take_along_axis(logs, best[None], 0)[0] - jnp.log(scale)
+        p = jnp.stack([2.0 * norm.sf(jnp.abs(z)), *(_p_value(z, nu) for nu in _DEGREES)])
+        prediction = Prediction(
+            mean=mean,
+            low=mean - half,
+            high=mean + half,
+            log_score=jnp.where(jnp.any(seen > 0.0), jnp.dot(seen, log_score), jnp.nan),
+            p_value=jnp.where(seen > 0.0, jnp.take_along_axis(p, best[None], 0)[0], jnp.nan),
+        )
+        gained = jnp.clip(logs - logs[:1], -_CAP, _CAP)
+        scores = (1.0 - 1.0 / _MEMORY) * self.scores + gained
+        return Tails(jnp.where(seen[None] > 0.0, scores, self.scores)), prediction
+
+
+def half_widths(level: float) -> list[float]:
+    """Half-width of the central interval of each candidate, in standard deviations."""
+    gaussian = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
+    return [gaussian, *(_half_width(level, nu) for nu in _DEGREES)]
+
+
+def _half_width(level: float, nu: int) -> float:
+    """By bisection in s = t / sqrt(nu + t^2)."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        s = 0.5 * (low + high)
+        low, high = (s, high) if _beyond(0.5 * (1.0 - s), nu) > 1.0 - level else (low, s)
+    return math.sqrt((nu - 2.0) / (1.0 - low**2)) * low
+
+
+def _beyond(x: Any, nu: int) -> Any:
+    """P(|T| > t) = 2 I_x(nu / 2, nu / 2) at x = (1 - s) / 2, a positive sum for even nu."""
+    n = nu - 1
+    return 2.0 * sum(math.comb(n, j) * x**j * (1.0 - x) ** (n - j) for j in range(nu // 2, nu))
+
+
+def _log_density(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
+    constant = math.lgamma(0.5 * (nu + 1)) - math.lgamma(0.5 * nu)
+    constant -= 0.5 * math.log((nu - 2) * math.pi)
+    return constant - 0.5 * (nu + 1) * jnp.log1p(z**2 / (nu - 2.0))
+
+
+def _p_value(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
+    tail = 1.0 / (1.0 + z**2 / (nu - 2.0))  # 1 - s^2, without loss far out
+    return _beyond(0.5 * tail / (1.0 + jnp.sqrt(1.0 - tail)), nu)

@@ -1,0 +1,149 @@
+"""Conformance of a model: shapes, sampler = density, missing data, transformations, fast paths."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from rmcvi.checks import agreement, missing, signature, transforms
+from rmcvi.checks import gaussian as gaussian_checks
+from rmcvi.checks.compile import normal
+from rmcvi.checks.laws import DENSITY, LAWS, NUM_POINTS, SAMPLER, Seen, look, probes
+from rmcvi.checks.numbers import paths
+from rmcvi.checks.report import Report, Sheet
+from rmcvi.models import AbstractGaussianModel
+
+FINITE = "{}: finite at its own draws"
+AGREE = "{}: sampler and density agree"
+
+
+def model(model: Any, *, trained: Any = eqx.is_inexact_array, seed: int = 0) -> Report:
+    """Check a model by itself, in a few seconds; Monte Carlo tolerances are 5 standard errors.
+
+    Args:
+        model: a `rmcvi.models.AbstractModel`.
+        trained: filter of its parameters, as in `rmcvi.Trainable.model`.
+        seed: of the draws.
+    """
+    sheet = Sheet(f"model {type(model).__name__}")
+    sheet.check("dimensions", lambda: signature.dimensions(model))
+    if not sheet.usable("dimensions"):
+        return sheet.report()
+    sheet.check("fields", lambda: signature.fields(model))
+    for name, (arguments, expected) in signature.methods(model).items():
+        sheet.check(
+            f"shape of {name}",
+            lambda n=name, a=arguments, e=expected: signature.shape(model, n, a, e),
+        )
+    seen: dict[str, Seen] = {}
+    given = normal(seed, 1, model.dim_state)  # not used by the initial law
+    for law in LAWS:
+        found = _check_law(sheet, model, trained, law, given, seed)
+        if found is not None:
+            seen[law] = found
+        given = _next_points(sheet, law, seen, model.dim_state)
+    _check_idle(sheet, model, seen)
+    _check_missing(sheet, model, trained, seen)
+    for law in LAWS:
+        _check_transforms(sheet, model, law, seen)
+    sheet.check("float32", lambda: transforms.in_float32(model, seen), _draws(seen))
+    _check_fast_paths(sheet, model, seen, seed)
+    return sheet.report()
+
+
+def _next_points(sheet: Sheet, law: str, seen: dict[str, Seen], dim: int) -> np.ndarray:
+    """States of the model's own, or standard normal ones if it has none to offer."""
+    if law in seen and sheet.usable(FINITE.format(law)):
+        draws = seen[law].draws
+        return draws[0, :NUM_POINTS] if law == "initial" else draws[:, 0]
+    return normal(7, NUM_POINTS, dim)
+
+
+def _draws(seen: dict[str, Seen]) -> list[str]:
+    return [FINITE.format(law) for law in (seen or LAWS)]
+
+
+def _check_law(
+    sheet: Sheet, model: Any, trained: Any, law: str, given: np.ndarray, seed: int
+) -> Seen | None:
+    numbers, fine, same = f"{law}: draws", FINITE.format(law), AGREE.format(law)
+    needs = [f"shape of {name}" for name in (SAMPLER[law], DENSITY[law])]
+    if law == "emission":
+        needs.insert(0, "shape of emission_log_prob")
+    seen: Any = sheet.compute(numbers, lambda: look(model, trained, law, given, seed), needs)
+    sheet.check(fine, lambda: agreement.finite(law, seen), [numbers])
+    agree = [fine]
+    if law != "emission":
+        agree.append(f"{law}: a density on all of R^dx")
+        sheet.check(agree[-1], lambda: agreement.support(law, seen), [fine])
+    sheet.check(same, lambda: agreement.stein(law, seen), agree)
+    sheet.check(f"{law}: normalised in theta", lambda: agreement.score(law, seen), [same])
+    return seen
+
+
+def _check_idle(sheet: Sheet, model: Any, seen: dict[str, Seen]) -> None:
+    slopes: dict[str, list[Any]] = {}
+    for law in seen.values():
+        for path, square in paths(law.theta_square):
+            if square.size:
+                slopes.setdefault(path, []).append(square)
+    size = sum(float(law.input_slope.sum()) for law in seen.values())
+    needs = [f"{law}: draws" for law in LAWS]
+    sheet.check("all is used", lambda: signature.idle(slopes, model.dim_input, size), needs)
+
+
+def _check_missing(sheet: Sheet, model: Any, trained: Any, seen: dict[str, Seen]) -> None:
+    numbers, finite = "missing: values", "missing: finite gradients"
+    found: Any = sheet.compute(
+        numbers,
+        lambda: missing.gaps(model, trained, seen["emission"]),
+        [FINITE.format("emission")],
+    )
+    sheet.check("missing: all gives 0", lambda: missing.all_missing(found), [numbers])
+    sheet.check(finite, lambda: missing.finite_gradients(model, found), [numbers])
+    sheet.check(
+        "missing: one is integrated out",
+        lambda: missing.marginal(seen["emission"], found),
+        [numbers, finite, AGREE.format("emission")],
+    )
+
+
+def _check_transforms(sheet: Sheet, model: Any, law: str, seen: dict[str, Seen]) -> None:
+    numbers, needs = f"{law}: plain calls", [FINITE.format(law)]
+    found: Any = sheet.compute(numbers, lambda: transforms.plain(model, law, seen[law]), needs)
+    for name, fast in ((SAMPLER[law], "draws"), (DENSITY[law], "log_prob")):
+        pure = f"pure: {name}"
+        sheet.check(pure, lambda n=name: transforms.pure(n, found[n]), [numbers])
+        sheet.check(
+            f"jit and vmap: {name}",
+            lambda n=name, f=fast: transforms.same_under_jit(
+                n, found[n][0], getattr(seen[law], f)[0, 0]
+            ),
+            [pure],
+        )
+
+
+def _check_fast_paths(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int) -> None:
+    gaussian = isinstance(model, AbstractGaussianModel)
+    names = ["transition_log_prob", "pairwise_log_prob"]
+    if gaussian:
+        names += ["transition_mean", "transition_scale", "transition_jacobian", "moment_log_prob"]
+
+    def numbers():
+        law, weight = seen["transition"], np.abs(normal(seed, 2, NUM_POINTS))
+        x_prev, x, weight = map(jnp.asarray, (law.given, law.draws[:, 0], weight))
+        return gaussian_checks.account(model, x_prev, x, probes(model.dim_input), weight)
+
+    needs, account = [f"shape of {name}" for name in names], "transition: its own account"
+    said: Any = sheet.compute(account, numbers, [*needs, FINITE.format("transition")])
+    if gaussian:
+        sheet.check(
+            "transition_mean and transition_scale are the sampler's",
+            lambda: gaussian_checks.moments(said, seen["transition"]),
+            [account],
+        )
+        sheet.check("transition_jacobian", lambda: gaussian_checks.jacobian(said), [account])
+    sheet.check(
+        "all pairs at once = one by one", lambda: gaussian_checks.fast_paths(said), [account]
+    )

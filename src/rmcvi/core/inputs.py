@@ -1,0 +1,43 @@
+"""What is known about a time step besides its observation."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from rmcvi.core.checks import as_real, check_array
+
+
+class Inputs(eqx.Module):
+    """Exogenous inputs `u` of one step and its length `dt`, in units of the usual step."""
+
+    u: Float[Array, "*batch du"]
+    dt: Float[Array, "*batch"]
+
+    @classmethod
+    def of(cls, u: ArrayLike | None = None, dt: ArrayLike | None = None, dim: int = 0) -> "Inputs":
+        """Inputs of one step; nothing given means no inputs and a usual step."""
+        u = jnp.zeros(dim) if u is None else as_real("u", u)
+        check_array("u", u, (dim,))
+        dt = as_real("dt", 1.0 if dt is None else dt)
+        check_array("dt", dt, ())
+        return cls(u, dt)
+
+    @classmethod
+    def sequence(
+        cls, length: int, u: ArrayLike | None = None, dt: ArrayLike | None = None, dim: int = 0
+    ) -> "Inputs":
+        """Inputs of `length` steps; nothing given means none and usual steps."""
+        u = jnp.zeros((length, dim)) if u is None else jnp.asarray(u, float)
+        check_array("u", u, (length, dim))
+        dt = jnp.ones(length) if dt is None else jnp.asarray(dt, float)
+        check_array("dt", dt, (length,))
+        return cls(u, dt)
+
+
+def split_missing(
+    y: Float[Array, "*batch dy"],
+) -> tuple[Float[Array, "*batch dy"], Float[Array, "*batch dy"]]:
+    """The observation with zeros for NaN, and its mask (1 where observed)."""
+    seen = ~jnp.isnan(y)
+    return jnp.where(seen, y, 0.0), seen.astype(y.dtype)

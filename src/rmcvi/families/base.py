@@ -1,0 +1,82 @@
+"""A variational family q_phi with backward factorisation (paper, eq. 5-6).
+
+q_{0:t} = q_t prod_s q_{s-1|s}: the carry a_t = A(a_{t-1}, y_t) gives the natural parameter of q_t,
+and q_{s-1|s}(x_s, .) has natural parameter eta_{s-1} + potential(x_s).
+"""
+
+import abc
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree
+
+from rmcvi.core.inputs import Inputs
+from rmcvi.families.exponential import AbstractExponentialFamily
+
+Distribution = TypeVar("Distribution", bound=AbstractExponentialFamily)
+
+
+class AbstractFamily(eqx.Module, Generic[Distribution]):
+    """phi is every floating array leaf; the model is an argument and held constant.
+
+    Carries are pytrees of arrays. The carry before the first observation, a_{-1}, is learned.
+    """
+
+    distribution: eqx.AbstractVar[Distribution]
+
+    @abc.abstractmethod
+    def initial_carry(self, model: Any) -> PyTree:
+        """a_{-1}."""
+
+    @abc.abstractmethod
+    def advance(self, model: Any, carry: PyTree, y: Float[Array, "dy"], inputs: Inputs) -> PyTree:
+        """a_t from a_{t-1} and y_t; NaN coordinates are not observed."""
+
+    @abc.abstractmethod
+    def marginal(self, carry: PyTree) -> PyTree:
+        """Natural parameter eta_t of q_t."""
+
+    @abc.abstractmethod
+    def potential(self, model: Any, carry: PyTree, x: Float[Array, "dx"], inputs: Inputs) -> PyTree:
+        """Natural parameter that x_t adds to eta_{t-1}; `carry` is a_{t-1}, `inputs` those of t."""
+
+    def project(self) -> "AbstractFamily":
+        """The nearest admissible parameters, applied after each gradient step."""
+        return self
+
+
+def scaled_mlp(
+    inputs: int, outputs: int, width: int, depth: int, last: float, key: Key[Array, ""]
+) -> eqx.nn.MLP:
+    """A tanh network whose last layer starts `last` times its usual size, with no bias there."""
+    net = eqx.nn.MLP(inputs, outputs, width, depth, jnp.tanh, key=key)
+
+    def layer(mlp: eqx.nn.MLP) -> tuple[Any, Any]:
+        return mlp.layers[-1].weight, mlp.layers[-1].bias
+
+    weight, bias = layer(net)
+    return eqx.tree_at(layer, net, (last * weight, jnp.zeros_like(bias)))
+
+
+def squash(x: Float[Array, "k"]) -> Float[Array, "2*k"]:
+    """Two bounded-slope views of a residual: where it is, and how far out it is."""
+    return jnp.concatenate([jnp.tanh(x), jnp.arcsinh(x)])
+
+
+def clip_spectral_norm(weight: Float[Array, "m n"], bound: float) -> Float[Array, "m n"]:
+    """Scale a matrix down to spectral norm `bound`, never up (errata B13)."""
+    norm = jnp.linalg.norm(weight, 2)
+    return weight * jnp.minimum(1.0, bound / jnp.maximum(norm, jnp.finfo(weight.dtype).tiny))
+
+
+def symmetric(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The symmetric part, against drift by rounding."""
+    return 0.5 * (matrix + matrix.T)
+
+
+def inverse_spd(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Inverse of a symmetric positive definite matrix."""
+    eye = jnp.eye(matrix.shape[0], dtype=matrix.dtype)
+    return symmetric(jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), eye))

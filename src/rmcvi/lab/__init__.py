@@ -1,0 +1,1 @@
+"""What we claim, and the proof: comparisons, the paper's experiments, speed."""

@@ -1,0 +1,161 @@
+"""The default learner on streams that it was not made for, with the settings it has everywhere.
+
+Parts of the UCI year (its sensors, its weather, its second half), and simulated streams: seasons
+with gaps and a shift of level, a linear-Gaussian model without seasons, and random walks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+import rmcvi
+from rmcvi.app import report
+from rmcvi.app.sources import air_quality, calendar
+from rmcvi.lab.reproduce.air_quality import follow, scores
+from rmcvi.lab.reproduce.air_words import look
+from rmcvi.lab.reproduce.experiment import (
+    Arrays,
+    Cell,
+    Conclusion,
+    Desk,
+    Drawing,
+    Experiment,
+    Settings,
+)
+
+METHODS = ("rmcvi", "rls", "lstm", "persistence")
+
+
+class Stream:
+    """Hourly rows in their own and in full-sample standard units, with daily terms."""
+
+    def __init__(self, y: np.ndarray, time: np.ndarray | None = None):
+        self.y = y
+        self.scale = np.nanstd(y, 0)
+        self.z = (y - np.nanmean(y, 0)) / self.scale
+        hours = 3600.0 * np.arange(len(y)) if time is None else time
+        self.u = calendar(hours, ["hour"], harmonics=3)
+
+
+def _columns(picked: slice) -> Callable[[int], Stream]:
+    def make(rows: int) -> Stream:
+        year = air_quality(sensors=True)
+        return Stream(year.y[:rows, picked], year.time[:rows])
+
+    return make
+
+
+def second_half(rows: int) -> Stream:
+    """The reference columns from the middle of the year on, but for one that is empty then."""
+    year = air_quality()
+    half, present = slice(len(year.y) // 2, None), [0, 2, 3, 4, 5, 6, 7]
+    return Stream(year.y[half, present][:rows], year.time[half][:rows])
+
+
+def seasons(rows: int) -> Stream:
+    """Four columns with a day and a week, correlated noise, gaps, and a shift of level."""
+    rng, hours = np.random.default_rng(1), np.arange(rows)
+    day = np.exp(np.sin(2 * np.pi * (hours[:, None] + rng.uniform(0, 24, 4)) / 24))
+    week = np.where((hours // 24 % 7 >= 5)[:, None], rng.uniform(0.4, 0.9, 4), 1.0)
+    mixing, noise = rng.normal(size=(4, 4)) / 2, np.zeros((rows, 4))
+    for t in range(1, rows):
+        noise[t] = 0.9 * noise[t - 1] + 0.3 * mixing @ rng.normal(size=4)
+    y = np.array([1.0, 50.0, 0.1, 8.0]) * (5.0 + day * week + noise)
+    y[2 * rows // 3 :, 1] += 2.0 * y[:, 1].std()
+    y[rng.uniform(size=y.shape) < 0.05] = np.nan
+    y[rows // 2 : rows // 2 + 48] = np.nan
+    return Stream(y)
+
+
+def linear(rows: int) -> Stream:
+    """A linear-Gaussian model of four states."""
+    model = rmcvi.models.LinearGaussian.preset("campbell", 4, jax.random.key(0))
+    return Stream(np.asarray(rmcvi.simulate(model, jax.random.key(1), rows)[1], float))
+
+
+def walks(rows: int) -> Stream:
+    """Three random walks: nothing beats the last value."""
+    return Stream(np.cumsum(np.random.default_rng(2).normal(size=(rows, 3)), 0))
+
+
+STREAMS: dict[str, tuple[str, Callable[[int], Stream]]] = {
+    "sensors": ("UCI, five metal-oxide sensors", _columns(slice(8, 13))),
+    "weather": ("UCI, temperature and humidity", _columns(slice(5, 8))),
+    "pollutants": ("UCI, pollutants alone", _columns(slice(0, 5))),
+    "second_half": ("UCI, second half of the year", second_half),
+    "seasons": ("simulated seasons, gaps, level shift", seasons),
+    "linear": ("simulated linear Gaussian", linear),
+    "walks": ("simulated random walks", walks),
+}
+
+
+def cells(settings: Settings) -> dict[str, Cell]:
+    """One for every method and stream."""
+
+    def run(name: str, method: str) -> Cell:
+        def work(desk: Desk) -> Arrays:
+            stream = STREAMS[name][1](settings["rows"])
+            told, rows, unit = follow(method, stream, settings["seed"])
+            found = scores(told, rows, unit, list(range(rows.shape[1])))
+            desk.say(f"{name}, {method}: {found['rmse']:.4f}")
+            return found
+
+        return work
+
+    return {f"{s} {m}": run(s, m) for s in settings["streams"] for m in METHODS}
+
+
+def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
+    """Errors, log scores and coverage, stream by stream."""
+    keys = ("rmse", "rmse_error", "log_score", "coverage")
+    numbers: dict[str, Any] = {
+        s: {k: {m: float(found[f"{s} {m}"][k]) for m in METHODS} for k in keys}
+        for s in settings["streams"]
+    }
+    names = [look(m)["label"] for m in METHODS]
+    errors, rest, remarks = [], [], []
+    for s, told in numbers.items():
+        title = STREAMS[s][0]
+        errors.append([title, *[(told["rmse"][m], told["rmse_error"][m]) for m in METHODS]])
+        logs = [round(told["log_score"][m], 3) for m in METHODS]
+        rest.append([title, *logs, f"{told['coverage']['rmcvi']:.1%}"])
+        best = min(METHODS[1:], key=lambda m, told=told: told["rmse"][m])
+        over = told["rmse"]["rmcvi"] / told["rmse"][best] - 1.0
+        remarks.append(
+            f"{title}: {abs(over):.1%} {'above' if over > 0 else 'below'} the best rival "
+            f"({look(best)['label']})."
+        )
+    tables = [
+        report.Table(["stream", *names], errors, "One-step RMSE; standard errors by weeks."),
+        report.Table(
+            ["stream", *names, "coverage"],
+            rest,
+            "Log score per value, and how much our 90 % intervals cover.",
+        ),
+    ]
+    return Conclusion(numbers, tables, [_bars(numbers)], remarks)
+
+
+def _bars(numbers: Mapping[str, Any]) -> Drawing:
+    made, axes = report.figure(width=8.0, height=4.2)
+    places = np.arange(len(numbers))
+    for k, method in enumerate(METHODS):
+        ratio = [told["rmse"][method] / told["rmse"]["persistence"] for told in numbers.values()]
+        spread = [
+            told["rmse_error"][method] / told["rmse"]["persistence"] for told in numbers.values()
+        ]
+        drawn = {"color": look(method)["color"], "label": look(method)["label"]}
+        axes[0, 0].barh(places + 0.2 * (1.5 - k), ratio, 0.19, xerr=spread, **drawn)
+    axes[0, 0].set_yticks(places, [STREAMS[s][0] for s in numbers])
+    axes[0, 0].invert_yaxis()
+    axes[0, 0].set(xlabel="one-step RMSE as a share of that of the last value")
+    report.legend(made, axes[0, 0])
+    caption = "Shorter is better; whiskers are standard errors by weeks."
+    return Drawing("streams", made, "Bars of relative error by stream and method", caption)
+
+
+EXPERIMENT = Experiment(
+    "other-streams", "The default learner on streams it was not made for", cells, conclude
+)

@@ -1,0 +1,57 @@
+"""The parameters of the learner's best time, for when it is lost.
+
+Damping cannot help a learner whose parameters are already far off: it only keeps them there. So
+those under which recent predictions stood highest above a running mean and variance are kept, and
+put back, once, when the shortest steps have not helped.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from rmcvi.core import tree
+from rmcvi.monitors.health import Health, HealthState
+
+
+class Best(eqx.Module):
+    """Parameters, and how well they did."""
+
+    theta: PyTree
+    phi: PyTree
+    merit: Float[Array, ""]
+    """Nats per coordinate above the yardstick; it fades, for the world changes."""
+    returns: Int[Array, ""]
+    """Number of times that the learner went back."""
+
+    @classmethod
+    def of(cls, theta: PyTree, phi: PyTree) -> "Best":
+        """The start, which is thought to be no worse than no model at all."""
+        return cls(theta, phi, jnp.zeros(()), jnp.zeros((), int))
+
+
+def go_on(health: Health, now: HealthState, state: Any) -> Any:
+    """`state` with its parameters kept as the best ones, or replaced by them."""
+    best: Best = state.best
+    known = best.merit - health.tolerance / health.usual
+    keep = (now.count >= health.warmup) & (now.merit >= known) & ~now.lost
+    back = now.lost & (now.merit < known - 4.0 * health.tolerance)
+    fresh = Best(
+        tree.where(keep, state.theta, best.theta),
+        tree.where(keep, state.phi, best.phi),
+        # After going back what is known of the old merit no longer counts.
+        jnp.where(keep | back, now.merit, known),
+        best.returns + back,
+    )
+    theta = _back(back, best.theta, state.theta, state.theta_ascent.gate)
+    phi = _back(back, best.phi, state.phi, state.phi_ascent.gate)
+    return eqx.tree_at(
+        lambda s: (s.theta, s.phi, s.best), state, (theta, phi, fresh), is_leaf=lambda v: v is None
+    )
+
+
+def _back(back: Bool[Array, ""], best: PyTree, now: PyTree, gate: PyTree) -> PyTree:
+    """Each parameter as it was at the best time, unless it is frozen."""
+    return jax.tree.map(lambda b, n, g: jnp.where(back & (g > 0.0), b, n), best, now, gate)

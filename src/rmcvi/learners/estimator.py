@@ -1,0 +1,324 @@
+"""What users hold in their hands: one object that learns from a stream.
+
+    learner = OnlineEstimator(model, family, RMCVI(100), adam(1e-4), adam(1e-3))
+    state = learner.init(key)
+    state, info = learner.update(state, y)
+
+Every method is pure. Step t draws from fold_in(key, t), so that single updates, chunks and a
+resumed run give the same numbers. At each step: predict y_t, score the prediction, only then learn.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, PyTree
+
+from rmcvi.contract import (
+    AbstractLearner,
+    AbstractRecursion,
+    Filtered,
+    Prediction,
+    Trainable,
+)
+from rmcvi.core.checks import check_array, check_instance, check_int, check_key, check_real
+from rmcvi.core.inputs import Inputs
+from rmcvi.learners import query
+from rmcvi.learners.best import Best
+from rmcvi.learners.learning import learn
+from rmcvi.learners.predict import predict, screen
+from rmcvi.learners.query import Forecast, Imputed
+from rmcvi.learners.records import LearnerInfo, LearnerState
+from rmcvi.learners.smooth import Smoothed
+from rmcvi.learners.watch import Watch
+from rmcvi.models import AbstractModel
+from rmcvi.monitors import DriftDetector, SensorMonitor
+from rmcvi.monitors.health import Health
+from rmcvi.optim import Ascent, GradientGuard
+
+SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
+
+
+class OnlineEstimator(AbstractLearner):
+    """Learns theta and phi on two time scales while it predicts, filters and watches itself.
+
+    `model` and `family` are the starting point; the current ones are `model_at(state)` and
+    `family_at(state)`.
+    """
+
+    model: AbstractModel
+    family: Any
+    recursion: AbstractRecursion
+    trainable: Trainable
+    model_ascent: Ascent
+    family_ascent: Ascent
+    steps: int = eqx.field(static=True)
+    draws: int = eqx.field(static=True)
+    level: float = eqx.field(static=True)
+    screen_width: float | None = eqx.field(static=True)
+    watch: Watch
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: AbstractModel,
+        family: Any,
+        recursion: AbstractRecursion,
+        model_optimiser: optax.GradientTransformation,
+        family_optimiser: optax.GradientTransformation,
+        *,
+        trainable: Trainable | None = None,
+        steps: int = 1,
+        draws: int = 100,
+        level: float = 0.9,
+        screen_width: float | None = 20.0,
+        guard: GradientGuard | bool = True,
+        average_from: int | None = None,
+        health: Health | bool = True,
+        drift: DriftDetector | bool = True,
+        sensors: SensorMonitor | bool = True,
+        mask_failed: bool = False,
+    ):
+        """Put a learner together; for the options, True means their defaults and False none.
+
+        Args:
+            model: p_theta to start from.
+            family: q_phi to start from (for a rival: its proposal, or None).
+            recursion: how gradients are made, such as `RMCVI(100)`.
+            model_optimiser: optax transformation, meant for descent, for theta.
+            family_optimiser: the same for phi, usually faster.
+            trainable: which leaves are learned (default: all floating arrays).
+            steps: gradient steps per observation, each with new particles.
+            draws: particles behind a prediction (0: no prediction, no screen, no alarms).
+            level: probability of its interval.
+            screen_width: an observation further out than this many half-widths is pulled in.
+            guard: cuts gradients that are absurdly long.
+            average_from: average the iterates from that observation on (`averaged=True`).
+            health: alarms for collapsed weights, a short window and unstable steps, and damping.
+            drift: watches the predictive score for a change.
+            sensors: watches each coordinate for a failed sensor.
+            mask_failed: treat coordinates of failed sensors as missing, unless most have failed.
+        """
+        check_instance("model", model, AbstractModel)
+        check_instance("recursion", recursion, AbstractRecursion)
+        check_instance("model_optimiser", model_optimiser, optax.GradientTransformation)
+        check_instance("family_optimiser", family_optimiser, optax.GradientTransformation)
+        if average_from is not None:
+            check_int("average_from", average_from, 0)
+        cutter = GradientGuard() if guard is True else guard or None
+        self.model = model
+        self.family = family
+        self.recursion = recursion
+        self.trainable = Trainable() if trainable is None else trainable
+        self.model_ascent = Ascent(model_optimiser, cutter, average_from)
+        self.family_ascent = Ascent(family_optimiser, cutter, average_from)
+        self.steps = check_int("steps", steps)
+        self.draws = check_int("draws", draws, 0)
+        self.level = check_real("level", level, 0.0, 1.0)
+        self.screen_width = screen_width and check_real("screen_width", screen_width, 1.0)
+        self.dim_obs, self.dim_input = model.dim_obs, model.dim_input
+        watched = self.draws > 0
+        self.watch = Watch(
+            health=Health() if health is True else health or None,
+            drift=(DriftDetector() if drift is True else drift or None) if watched else None,
+            sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
+            mask_failed=bool(mask_failed),
+            level=self.level,
+        )
+        if mask_failed and self.watch.sensors is None:
+            raise ValueError("mask_failed: got True, expected False without sensors and draws")
+
+    def init(self, key: Key[Array, ""]) -> LearnerState:
+        """The state before the first observation."""
+        check_key("key", key)
+        theta = eqx.filter(self.model, self.trainable.model)
+        phi = eqx.filter(self.family, self.trainable.family)
+        return LearnerState(
+            key=key,
+            t=jnp.zeros((), int),
+            theta=theta,
+            phi=phi,
+            theta_ascent=self.model_ascent.init(theta),
+            phi_ascent=self.family_ascent.init(phi),
+            recursion=self.recursion.init(self.model, self.family, self.trainable),
+            watch=self.watch.init(self.dim_obs),
+            skipped=jnp.zeros((), int),
+            best=Best.of(theta, phi) if self.watch.damps else None,
+        )
+
+    def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
+        """The model with its learned parameters."""
+        theta = self._average(state.theta_ascent) if averaged else state.theta
+        return eqx.combine(theta, self.model)
+
+    def family_at(self, state: LearnerState, averaged: bool = False) -> Any:
+        """The family with its learned parameters."""
+        phi = self._average(state.phi_ascent) if averaged else state.phi
+        return eqx.combine(phi, self.family)
+
+    def _average(self, ascent: Any) -> PyTree:
+        if self.model_ascent.average_from is None:
+            raise ValueError("averaged: got True, expected False unless average_from was set")
+        return ascent.average
+
+    def freeze(
+        self, state: LearnerState, *, model: Any = None, family: Any = None, frozen: bool = True
+    ) -> LearnerState:
+        """Stop (or, with `frozen=False`, resume) learning of some parameters in mid-stream.
+
+        `model` and `family` pick leaves, as in `freeze(state, model=lambda m: m.log_rho)`.
+        """
+        for name, ascent, where in (
+            ("theta_ascent", self.model_ascent, model),
+            ("phi_ascent", self.family_ascent, family),
+        ):
+            if where is not None:
+                new = ascent.freeze(getattr(state, name), where, frozen)
+                state = eqx.tree_at(lambda s, n=name: getattr(s, n), state, new)
+        return state
+
+    def lengthen(
+        self, state: LearnerState, window: int | None = None
+    ) -> tuple["OnlineEstimator", LearnerState]:
+        """The same learner in mid-stream with a longer window (default: twice as long).
+
+        The remedy for `Alarm.WINDOW_SHORT`; the next update compiles anew.
+        """
+        lengthen = getattr(self.recursion, "lengthen", None)
+        if lengthen is None:
+            raise ValueError("lengthen: got a recursion without a window, expected RMCVI")
+        recursion, statistics = lengthen(state.recursion, window)
+        learner = eqx.tree_at(lambda v: v.recursion, self, recursion)
+        return learner, eqx.tree_at(lambda s: s.recursion, state, statistics)
+
+    def step(
+        self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs
+    ) -> tuple[LearnerState, LearnerInfo]:
+        """The pure step behind `update` and `scan`: predict, score, learn."""
+        k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
+        finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
+        prediction, screened = self._predict(state, finite, inputs, k_predict)
+        watch, suspicion = self.watch.suspect(state.watch, finite, prediction)
+        used = jnp.where(suspicion.masked, jnp.nan, screened)
+        new, info, sound = learn(self, state, used, inputs, k_learn)
+        watch, alarms, change = self.watch.conclude(watch, finite, prediction, info, suspicion)
+        new = eqx.tree_at(
+            lambda s: (s.t, s.watch, s.skipped),
+            new,
+            (state.t + 1, watch, state.skipped + ~sound),
+        )
+        new = self.watch.mend(watch, new)
+        told = LearnerInfo(
+            prediction=prediction,
+            step=info,
+            pulled=~(screened == finite) & jnp.isfinite(finite),
+            masked=suspicion.masked,
+            sensor_score=suspicion.score,
+            drift=change,
+            alarms=alarms,
+            factor=watch.factor,
+            cuts=self.model_ascent.cuts(new.theta_ascent) + self.family_ascent.cuts(new.phi_ascent),
+            skipped=new.skipped,
+        )
+        return new, told
+
+    def _predict(
+        self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
+    ) -> tuple[Prediction | None, Float[Array, "dy"]]:
+        if self.draws == 0:
+            return None, y
+        k1, k2 = jax.random.split(key)
+        before = self.draw(state, k1, self.draws)
+        prediction = predict(self.model_at(state), before, state.t, y, inputs, k2, self.level)
+        if self.screen_width is None:
+            return prediction, y
+        return prediction, screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
+
+    def filter(self, state: LearnerState) -> Filtered:
+        """Mean and covariance of x_t given everything so far."""
+        return self.recursion.filtered(state.recursion, self.model_at(state), self.family_at(state))
+
+    def draw(self, state: LearnerState, key: Key[Array, ""], num: int) -> Float[Array, "{num} dx"]:
+        """Draws of x_t given everything so far."""
+        model, family = self.model_at(state), self.family_at(state)
+        return self.recursion.draw(state.recursion, model, family, key, num)
+
+    def predict(
+        self,
+        state: LearnerState,
+        y: ArrayLike | None = None,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 1000,
+        key: Key[Array, ""] | None = None,
+    ) -> Prediction:
+        """The next observation and, given `y`, how the prediction fares; nothing is learned."""
+        check_int("num", num)
+        y = jnp.full(self.dim_obs, jnp.nan) if y is None else jnp.asarray(y, float)
+        check_array("y", y, (self.dim_obs,))
+        return query.predict_next(
+            self, state, y, Inputs.of(u, dt, self.dim_input), num, query.key_or_default(key)
+        )
+
+    def log_score(
+        self,
+        state: LearnerState,
+        y: ArrayLike,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 1000,
+        key: Key[Array, ""] | None = None,
+    ) -> Float[Array, ""]:
+        """Predictive log-density of a next observation, over its observed coordinates."""
+        return self.predict(state, y, u, dt, num=num, key=key).log_score
+
+    def smooth(
+        self, state: LearnerState, lag: int, *, num: int = 200, key: Key[Array, ""] | None = None
+    ) -> Smoothed:
+        """`num` draws of (x_{t-lag}, ..., x_t) given everything so far; lag < window + bptt."""
+        return query.smooth(self, state, lag, num, key)
+
+    def smooth_sequence(
+        self,
+        state: LearnerState,
+        ys: ArrayLike,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 200,
+        key: Key[Array, ""] | None = None,
+    ) -> Smoothed:
+        """`num` draws of all states of a whole sequence, with the parameters learned so far."""
+        return query.smooth_sequence(self, state, ys, u, dt, num, key)
+
+    def forecast(
+        self,
+        state: LearnerState,
+        horizon: int,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+        num: int = 500,
+        key: Key[Array, ""] | None = None,
+    ) -> Forecast:
+        """The next `horizon` observations (`u`, `dt`: their inputs, one row each)."""
+        return query.forecast(self, state, horizon, u, dt, level, num, key)
+
+    def impute(
+        self,
+        state: LearnerState,
+        lag: int = 0,
+        *,
+        level: float = 0.9,
+        num: int = 500,
+        key: Key[Array, ""] | None = None,
+    ) -> Imputed:
+        """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
+        return query.impute(self, state, lag, level, num, key)

@@ -1,0 +1,229 @@
+"""One row through a learner as one compiled program, told in one array.
+
+The state is a flat tuple of arrays, given up to the program at each row: nothing is flattened,
+copied or fetched that a stream of single rows would pay for a thousand times a second.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PyTree
+
+from rmcvi.contract import AbstractLearner, Filtered, Prediction
+from rmcvi.core import tree
+from rmcvi.core.inputs import Inputs
+from rmcvi.learners.estimator import OnlineEstimator
+from rmcvi.learners.monitors import Monitors, Values, watch
+from rmcvi.learners.predict import expected_observation
+from rmcvi.learners.seasonal import Band
+from rmcvi.learners.soundness import Soundness, is_sound, strict_leaves
+from rmcvi.monitors.health import Alarm
+
+DRAWS = 100
+"""Draws of a state behind a value that was not observed."""
+
+
+class Row(NamedTuple):
+    """What the program told, in the learner's units; NaN where there is nothing to tell."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    filled: np.ndarray
+    """Posterior mean of the row; of use where nothing was observed."""
+    failure: np.ndarray
+    kind: np.ndarray
+    """Why a column has failed, as in `monitors`; 0 if it has not."""
+    state_mean: np.ndarray
+    state_std: np.ndarray
+    log_score: float
+    elbo: float
+    ess: float
+    alarms: int
+    recoveries: int
+
+
+class Program:
+    """A learner with its state and the monitors', moved on row by row."""
+
+    def __init__(self, learner: AbstractLearner, state: PyTree, watch: "Watch"):
+        arrays, static = eqx.partition(learner, eqx.is_array)
+        self.arrays = jax.tree.leaves(arrays)
+        leaves, tree = jax.tree.flatten((_copied(state), _copied(watch)))
+        kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
+        self._fixed = _Fixed(static, jax.tree.structure(arrays), tree, kinds)
+        self._leaves, self._learner = _raw(leaves), learner
+        self._strict: np.ndarray | None = None
+
+    @property
+    def state(self) -> PyTree:
+        """The learner's state; it lives until the next row."""
+        return self._fixed.unflatten(self._leaves)[0]
+
+    @property
+    def watch(self) -> "Watch":
+        """What is remembered besides; it lives until the next row."""
+        return self._fixed.unflatten(self._leaves)[1]
+
+    def step(self, values: list[np.ndarray], u: np.ndarray, dt: float) -> Row:
+        """Predict a row, learn from it; `values` are the fields of `Values`."""
+        row = np.concatenate([*values, u, [dt]])
+        if self._strict is None:
+            self._strict = self._find_strict(len(row))
+        self._leaves, told = _step(self._fixed, self._leaves, self.arrays, row, self._strict)
+        return _cut(np.asarray(told), self._learner.dim_obs)
+
+    def _find_strict(self, size: int) -> np.ndarray:
+        """Which arrays never hold NaN: those that do not after a row of nothing."""
+        d, nothing = self._learner.dim_obs, np.full(size, np.nan)
+        nothing[4 * d :] = 1.0
+        begin = self._learner.init(jax.random.key(0)), Watch.fresh(d)
+        leaves = _raw(jax.tree.leaves(_copied(begin)))
+        before = strict_leaves(leaves)
+        after, _ = _step(self._fixed, leaves, self.arrays, nothing, np.zeros(len(leaves), bool))
+        return np.array(before) & np.array(strict_leaves(after))
+
+
+class Watch(eqx.Module):
+    """What the shell remembers besides the learner's state."""
+
+    monitors: Monitors
+    soundness: Soundness
+
+    @classmethod
+    def fresh(cls, dim: int) -> "Watch":
+        """Nothing seen of `dim` columns."""
+        return cls(Monitors.fresh(dim), Soundness.fresh(dim))
+
+
+def _cut(told: np.ndarray, d: int) -> Row:
+    k = (len(told) - 6 * d - 5) // 2
+    ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 6 * d, 6 * d + k, 6 * d + 2 * k]
+    told = told.astype(float)
+    *parts, numbers = (told[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
+    mean, low, high, filled, failure, kind, state_mean, state_std = parts
+    score, elbo, ess, alarms, recoveries = numbers.tolist()
+    return Row(
+        *(mean, low, high, filled, failure, kind, state_mean, state_std),
+        *(score, elbo, ess, int(alarms), int(recoveries)),
+    )
+
+
+class _Fixed:
+    """Everything but arrays; learners of equal settings share their program."""
+
+    def __init__(self, static: PyTree, arrays: Any, tree: Any, kinds: tuple[str | None, ...]):
+        self.static, self.arrays, self.tree, self.kinds = static, arrays, tree, kinds
+        leaves, structure = jax.tree.flatten(static)
+        self._key = (tuple(leaves), structure, arrays, tree, kinds)
+        self._hash = hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Fixed) and self._key == other._key)
+
+    def unflatten(self, leaves: Any) -> tuple[PyTree, Watch]:
+        """The learner's state and what is remembered besides; keys travel as numbers."""
+        pairs = zip(leaves, self.kinds, strict=True)
+        whole = [v if kind is None else jax.random.wrap_key_data(v, impl=kind) for v, kind in pairs]
+        return jax.tree.unflatten(self.tree, whole)
+
+
+def _copied(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda v: jnp.array(v, copy=True) if eqx.is_array(v) else v, tree)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _raw(leaves: list[Array]) -> tuple[Array, ...]:
+    return tuple(jax.random.key_data(v) if _is_key(v) else v for v in leaves)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _step(
+    fixed: _Fixed,
+    leaves: tuple[Array, ...],
+    arrays: list[Array],
+    row: Float[Array, "n"],
+    strict: Bool[Array, "leaves"],
+) -> tuple[tuple[Array, ...], Float[Array, "m"]]:
+    learner = eqx.combine(jax.tree.unflatten(fixed.arrays, arrays), fixed.static)
+    old, before = fixed.unflatten(leaves)
+    d = learner.dim_obs
+    values, rest = Values(*row[: 4 * d].reshape(4, d)), row[4 * d :]
+    inputs = Inputs(rest[:-1], rest[-1])
+    state, info = learner.step(old, values.y, inputs)
+    prediction, told_well = before.soundness.judge(
+        getattr(info, "prediction", None) or _nothing(d), values, before.monitors.sensors.change
+    )
+    # What came before the row is sound: it was checked after the row before.
+    new, size = _raw(jax.tree.leaves(state)), len(jax.tree.leaves(state))
+    sound = is_sound(new, strict[:size])
+    kept = [jnp.where(sound & told_well, a, b) for a, b in zip(new, leaves[:size], strict=True)]
+    state, _ = fixed.unflatten([*kept, *leaves[size:]])
+    filled, mean, std = _present(learner, state, values.y, inputs, prediction)
+    monitors, failure, kind, alarms = watch(before.monitors, info, prediction, values, filled)
+    seeing = is_sound(monitors, strict[size : size + len(jax.tree.leaves(monitors))])
+    monitors, sound = tree.where(seeing, monitors, before.monitors), sound & seeing
+    soundness = before.soundness.conclude(prediction, values, told_well, sound)
+    alarms = jnp.where(sound & told_well, alarms, alarms | int(Alarm.UNSOUND))
+    alarms = jnp.where(soundness.lost, alarms | int(Alarm.LOST), alarms)
+    numbers = [
+        prediction.log_score,
+        _number(info, "elbo") / jnp.maximum(_number(state, "t"), 1.0),
+        _number(info, "ess"),
+        alarms,
+        soundness.recoveries,
+    ]
+    told = jnp.concatenate(
+        [prediction.mean, prediction.low, prediction.high, filled, failure, kind, mean, std]
+        + [v[None].astype(float) for v in numbers]
+    )
+    return _raw(jax.tree.leaves((state, Watch(monitors, soundness)))), told
+
+
+def _nothing(dim: int) -> Prediction:
+    unknown = jnp.full(dim, jnp.nan)
+    return Prediction(unknown, unknown, unknown, jnp.asarray(jnp.nan), unknown)
+
+
+def _number(thing: Any, name: str) -> Float[Array, ""]:
+    """A scalar field as a float; NaN if there is none."""
+    value = getattr(thing, name, None)
+    return jnp.asarray(jnp.nan if value is None else value).astype(float)
+
+
+def _present(
+    learner: AbstractLearner, state: PyTree, y: Array, inputs: Inputs, prediction: Prediction
+) -> tuple[Array, Array, Array]:
+    """The row with its gaps filled; mean and deviation of the hidden state, if there is one."""
+    empty, gaps = jnp.zeros(0), jnp.any(jnp.isnan(y))
+    ask = getattr(learner, "filter", None)
+    kind = None if ask is None else jax.eval_shape(ask, state)
+    if ask is not None and isinstance(kind, Band):
+        filled = jax.lax.cond(gaps, lambda: ask(state).mean.astype(y.dtype), lambda: y)
+        return filled, empty, empty
+    if ask is None or not isinstance(kind, Filtered):
+        return prediction.mean, empty, empty
+    told = ask(state)
+    variance = jnp.diagonal(told.covariance, axis1=-2, axis2=-1)
+    std = jnp.sqrt(jnp.maximum(variance, 0.0))
+    if not isinstance(learner, OnlineEstimator):
+        return prediction.mean, told.mean, std
+
+    def draw() -> Array:
+        model, keys = learner.model_at(state), jax.random.split(jax.random.key(0))
+        x = learner.draw(state, keys[0], DRAWS)
+        ys = model.emission_draws(keys[1], x, inputs)
+        return expected_observation(model, x, ys, inputs).astype(y.dtype)
+
+    filled = jax.lax.cond(gaps, draw, lambda: y)
+    return filled, told.mean, std

@@ -1,0 +1,277 @@
+"""Experts mixed column by column and horizon by horizon, with weights that follow their log scores.
+
+    log w_j <- keep log w_j + log p_j(y) (up to a constant),    p(y) = sum_j w_j p_j(y),
+    p_j(y) = t_nu((g_j(y) - loc_j) / (c_j dev_j)) g_j'(y) / (c_j dev_j)
+
+The experts are the components, the season alone and the last value. Horizons are the rows since a
+column was last seen, in bins 1, 2-3, 4-7, ..: each has its own weights and widths c, learned from
+gaps and from forecasts under way, so that a forecast rests on what those of its length achieved.
+Mean and interval come from one distribution: its quantiles are weighted means of the experts'.
+
+Log scores are blind to a few large errors, squares are not: the mean m is pulled towards the last
+value l by the share b that would have had the least squared error of late, m + b (l - m).
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from rmcvi.contract import Prediction
+from rmcvi.core.student import log_density, nodes, quantile, upper_tail
+from rmcvi.learners.seasonal.settings import Settings
+from rmcvi.learners.seasonal.units import Located, from_asinh, log_slope, to_asinh
+from rmcvi.learners.seasonal.walk import Walk
+
+BINS = 10
+"""Horizons from 1 to 512 rows; beyond, the last bin serves."""
+KEEP = 0.99
+"""Discount of old scores, per value at horizon 1."""
+GAP = 12.0
+"""Nats that an expert can be behind: it comes back within so many rows if it is better by one."""
+CAP = 6.0
+"""Nats that one value may weigh."""
+LEAD = 3.0
+"""Nats that the last value is ahead by when it has just been confirmed at a new level."""
+NODES = 15
+"""Quantiles whose average is the mean."""
+KEEP_PULL, RELUCTANT, LOUDEST = 0.995, 20.0, 20.0
+"""Discount of the sums behind the pull, what they must outweigh, the largest error that counts."""
+SLOW_WIDTH, SLOW_COVER = 0.01, 0.01
+"""Least rates of the widths and of the interval's coverage."""
+WIDEST, COVER = 3.0, 1.0
+"""Bounds of the logarithms of both."""
+
+
+class Band(eqx.Module):
+    """Mean and central interval, in the units of the data."""
+
+    mean: Float[Array, "*rows dy"]
+    low: Float[Array, "*rows dy"]
+    high: Float[Array, "*rows dy"]
+
+
+class Experts(eqx.Module):
+    """What each expert says of a row: locations and deviations in its own units."""
+
+    told: Located
+    asinh: tuple[bool, ...] = eqx.field(static=True)
+    valid: Bool[Array, "e dy"]
+    horizon: Float[Array, "dy"]
+
+    @property
+    def bins(self) -> Int[Array, "dy"]:
+        """The bin of each column's horizon."""
+        bins = jnp.floor(jnp.log2(jnp.maximum(self.horizon, 1.0)) + 1e-4).astype(int)
+        return jnp.minimum(bins, BINS - 1)
+
+    @property
+    def here(self) -> Bool[Array, "bins dy"]:
+        """True at each column's bin. Few numbers are chosen faster by masks than by indices."""
+        return jnp.arange(BINS)[:, None] == self.bins[None]
+
+    def pick(self, values: Float[Array, "*e bins dy"]) -> Float[Array, "*e dy"]:
+        """The values at each column's bin."""
+        here = jnp.broadcast_to(self.here, values.shape)
+        return jnp.sum(jnp.where(here, values, 0.0), -2)
+
+    def transformed(
+        self, change: Callable[..., Array], values: Float[Array, "*e dy"], scale: Float[Array, "dy"]
+    ) -> Float[Array, "e dy"]:
+        """Values, the same or each expert's own, with `change` for experts in asinh units."""
+        rows = jnp.broadcast_to(values, self.valid.shape)
+        return jnp.stack([change(row, scale, a) for row, a in zip(rows, self.asinh, strict=True)])
+
+
+class Skill(eqx.Module):
+    """How well the experts have done, by horizon and column."""
+
+    scores: Float[Array, "e bins dy"]
+    """Discounted log scores; the best has 0."""
+    width: Float[Array, "e bins dy"]
+    """Logarithm of c."""
+    cover: Float[Array, "bins dy"]
+    """Logarithm of the factor by which the interval is widened to cover its level."""
+    count: Float[Array, "bins dy"]
+    """Values behind them."""
+    pull: Float[Array, "2 bins dy"]
+    """Sums of (y - m) (l - m) and (l - m)^2 in the last value's deviations, discounted."""
+
+    @classmethod
+    def unknown(cls, experts: int, size: int) -> "Skill":
+        """Nothing seen."""
+        shape = (experts, BINS, size)
+        nothing = jnp.zeros(shape)
+        return cls(nothing, nothing, nothing[0], nothing[0], jnp.zeros((2, BINS, size)))
+
+    def weights(self, experts: Experts) -> Float[Array, "e dy"]:
+        """Weights w of the experts at their horizons."""
+        scores = experts.pick(self.scores)
+        return jax.nn.softmax(jnp.where(experts.valid, scores, -jnp.inf), 0)
+
+    def deviation(self, experts: Experts) -> Float[Array, "e dy"]:
+        """The deviations c dev; 1 where there is no such expert."""
+        wide = experts.told.deviation * jnp.exp(experts.pick(self.width))
+        return jnp.where(experts.valid, wide, 1.0)
+
+    def errors(
+        self, experts: Experts, y: Float[Array, "dy"], scale: Float[Array, "dy"]
+    ) -> Float[Array, "e dy"]:
+        """Errors in deviations."""
+        error = (experts.transformed(to_asinh, y, scale) - experts.told.location) / self.deviation(
+            experts
+        )
+        return jnp.where(experts.valid, jnp.clip(error, -1e4, 1e4), 0.0)
+
+    def log_densities(
+        self,
+        experts: Experts,
+        errors: Float[Array, "e dy"],
+        y: Float[Array, "dy"],
+        scale: Float[Array, "dy"],
+        nu: int,
+    ) -> Float[Array, "e dy"]:
+        """Each log p_j(y)."""
+        slopes = experts.transformed(log_slope, y, scale)
+        return log_density(errors, nu) - jnp.log(self.deviation(experts)) + slopes
+
+    def mixed(
+        self, experts: Experts, scale: Float[Array, "dy"], walk: Walk, nu: int, half: float
+    ) -> "Mixed":
+        """The distribution with an interval of `half` deviations, nothing far beyond the range."""
+        weights, deviation = self.weights(experts), self.deviation(experts)
+        location = jnp.where(experts.valid, experts.told.location, 0.0)
+
+        def at(node, room):
+            g = location + node * deviation
+            value = experts.transformed(from_asinh, g, scale)
+            low, high = _range(walk, room)
+            bounded = jnp.clip(value, low[None], high[None])
+            return jnp.sum(jnp.where(weights > 0.0, weights * bounded, 0.0), 0)
+
+        pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
+        mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0))(pieces), 0)
+        both, square = experts.pick(self.pull)
+        share = jnp.clip(both / (square + RELUCTANT), 0.0, 1.0)
+        pulled = mean + jnp.where(experts.valid[-1], share * (location[-1] - mean), 0.0)
+        wider = half * jnp.exp(experts.pick(self.cover))[None]
+        low, high = at(-wider, 10.0), at(wider, 10.0)
+        band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))
+        unit = deviation[-1]
+        return Mixed(band, weights, mean, (location[-1] - mean) / unit, unit)
+
+    def learn(
+        self,
+        experts: Experts,
+        mixed: "Mixed",
+        errors: Float[Array, "e dy"],
+        logs: Float[Array, "e dy"],
+        y: Float[Array, "dy"],
+        nu: int,
+        level: float,
+    ) -> "Skill":
+        """After a row with these errors and log densities; where y is NaN nothing changes."""
+        # A forecast has some 2^bin values in its bin, which are far from independent: for weights
+        # they count as one. Widths and coverage, which average them, learn from more.
+        share, pace = 2.0**-experts.bins, 2.0 ** (-0.5 * experts.bins)
+        best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
+        logs = jnp.maximum(logs - best[None], -CAP)
+        keep = 1.0 - (1.0 - KEEP) * share
+        gain = share[None] * jnp.where(experts.valid, logs, 0.0)
+        scores = keep[None] * experts.pick(self.scores) + gain
+        scores = jnp.maximum(scores - jnp.max(scores, 0)[None], -GAP)
+        count = experts.pick(self.count)
+        rate = pace * jnp.maximum(1.0 / (count + 6.0), SLOW_WIDTH)
+        ratio = errors**2
+        surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
+        width = experts.pick(self.width) + 0.5 * rate[None] * jnp.where(
+            experts.valid, surprise, 0.0
+        )
+        inside = (y >= mixed.band.low) & (y <= mixed.band.high)
+        cover = experts.pick(self.cover) + pace * SLOW_COVER * (level - inside)
+        error = jnp.clip((y - mixed.mean) / mixed.unit, -LOUDEST, LOUDEST)
+        away = jnp.clip(mixed.away, -LOUDEST, LOUDEST)
+        fade = 1.0 - (1.0 - KEEP_PULL) * share
+        pull = fade[None] * experts.pick(self.pull) + share[None] * jnp.stack(
+            [error * away, away**2]
+        )
+        taught = experts.here & ~jnp.isnan(y)[None]
+
+        def put(old: Array, new: Array) -> Array:
+            return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)
+
+        return Skill(
+            put(self.scores, scores),
+            put(self.width, jnp.clip(width, -WIDEST, WIDEST)),
+            put(self.cover, jnp.clip(cover, -COVER, COVER)),
+            put(self.count, count + 1.0),
+            put(self.pull, pull),
+        )
+
+    def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":
+        """In columns whose last two values are at a new level, the last value leads."""
+        last = jnp.arange(self.scores.shape[0]) == self.scores.shape[0] - 1
+        first = jnp.arange(BINS) == 0
+        place = last[:, None, None] & first[None, :, None] & which[None, None]
+        scores = jnp.where(place, LEAD, self.scores)
+        return eqx.tree_at(lambda s: s.scores, self, scores)
+
+
+class Mixed(eqx.Module):
+    """The experts' distributions as one."""
+
+    band: Band
+    weights: Float[Array, "e dy"]
+    mean: Float[Array, "dy"]
+    """m, before it is pulled towards the last value."""
+    away: Float[Array, "dy"]
+    """The distance l - m in units of the last value's deviation."""
+    unit: Float[Array, "dy"]
+
+
+class Scored(eqx.Module):
+    """A prediction, whether the value was far out, and the experts' skill after it."""
+
+    prediction: Prediction
+    far: Bool[Array, "dy"]
+    skill: Skill
+
+
+def score(
+    skill: Skill,
+    experts: Experts,
+    y: Float[Array, "dy"],
+    scale: Float[Array, "dy"],
+    walk: Walk,
+    settings: Settings,
+    level: float,
+) -> Scored:
+    """Predict the row, and learn how the experts fared."""
+    nu, seen = settings.degrees, ~jnp.isnan(y)
+    filled = jnp.where(seen, y, walk.last)
+    mixed = skill.mixed(experts, scale, walk, nu, quantile(0.5 * (1.0 + level), nu))
+    errors = skill.errors(experts, filled, scale)
+    logs = skill.log_densities(experts, errors, filled, scale, nu)
+    density = jax.nn.logsumexp(jnp.where(experts.valid, logs, -jnp.inf), 0, mixed.weights)
+    total = jnp.sum(jnp.where(seen, density, 0.0))
+    tails = [jnp.sum(mixed.weights * upper_tail(sign * errors, nu), 0) for sign in (1.0, -1.0)]
+    p_value = jnp.minimum(1.0, 2.0 * jnp.minimum(*tails))
+    far = seen & (p_value < 2.0 * upper_tail(jnp.asarray(settings.gate), nu))
+    prediction = Prediction(
+        mean=mixed.band.mean,
+        low=mixed.band.low,
+        high=mixed.band.high,
+        log_score=jnp.where(jnp.any(seen), total, jnp.nan),
+        p_value=jnp.where(seen, p_value, jnp.nan),
+    )
+    return Scored(prediction, far, skill.learn(experts, mixed, errors, logs, y, nu, level))
+
+
+def _range(walk: Walk, room: float) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
+    """Where values may lie: `room` margins beyond those seen; not below 0 if none was."""
+    margin, some = room * walk.margin, walk.count > 0.0
+    low = jnp.where(some, walk.low - margin, -jnp.inf)
+    high = jnp.where(some, walk.high + margin, jnp.inf)
+    return jnp.where(some & (walk.low >= 0.0), jnp.maximum(low, 0.0), low), high

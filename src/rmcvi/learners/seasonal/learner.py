@@ -1,0 +1,380 @@
+"""A seasonal state-space model learned in one pass, every update in closed form.
+
+    x_t = W phi(x_{t-1}, x_{t-2}, ..; season, u_t) + noise_t,    y_t = g^{-1}(a + b x_t),
+
+exact Kalman filter over x given W, Bayesian regressions for the rows of W, moving noise variance,
+and a mixture over the units g in which the model is linear. The first `warm` rows are predicted by
+the last value; then their units are known and they are learned from, in order, at once.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from rmcvi.contract import AbstractLearner, Prediction
+from rmcvi.core import tree
+from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.inputs import Inputs
+from rmcvi.learners.seasonal import query
+from rmcvi.learners.seasonal.columns import STUCK, Columns, Moments
+from rmcvi.learners.seasonal.component import (
+    Component,
+    Kind,
+    Path,
+    Row,
+    Value,
+    ahead,
+    learn,
+)
+from rmcvi.learners.seasonal.design import Design
+from rmcvi.learners.seasonal.experts import Band, Experts, Skill, score
+from rmcvi.learners.seasonal.recent import Exogenous, Recent
+from rmcvi.learners.seasonal.settings import Settings
+from rmcvi.learners.seasonal.state import Learned, SeasonalInfo, SeasonalState
+from rmcvi.learners.seasonal.trial import Trial
+from rmcvi.learners.seasonal.units import Located, Units, to_asinh
+from rmcvi.learners.seasonal.walk import Walk
+
+FARTHEST = 1500
+"""Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
+HUGE = 1e30
+"""Values beyond this are codes, not values."""
+BURN = 32
+"""Rows before the window of `impute`, from which its filter finds its way."""
+
+
+class SeasonalLearner(AbstractLearner):
+    """Forecasts, gaps and intervals for columns in their raw units, from the first row on.
+
+    Lags count rows; the season's clock goes on by `dt`, one row a unit. Inputs may have any units.
+    """
+
+    dim_obs: int = eqx.field(static=True)
+    dim_input: int = eqx.field(static=True)
+    design: Design
+    settings: Settings
+    level: float = eqx.field(static=True)
+    warm: int = eqx.field(static=True)
+    window: int = eqx.field(static=True)
+    phase_input: bool = eqx.field(static=True)
+    kinds: tuple[tuple[bool, bool], ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim_obs: int,
+        dim_input: int = 0,
+        *,
+        period: int | None = 24,
+        long_period: int | None = 168,
+        cross: int = 2,
+        own: int = 3,
+        long: Sequence[int] | None = None,
+        harmonics: int = 4,
+        phase_input: bool = False,
+        plain: bool = True,
+        keep: float = 0.9995,
+        degrees: int = 6,
+        memory: float = 1000.0,
+        gate: float = 15.0,
+        warm: int = 24,
+        window: int = 96,
+        level: float = 0.9,
+    ):
+        """Set up the learner.
+
+        Args:
+            dim_obs: length of y.
+            dim_input: length of u.
+            period: rows in a season (None: no season, nor anything that belongs to it).
+            long_period: rows in a longer one (None: there is none).
+            cross: lags of all columns that explain each.
+            own: lags of a column that explain it.
+            long: further lags of its own, beyond `own` (default: the period and its neighbours, if
+                it is shorter than 1500 rows).
+            harmonics: sines and cosines of the period.
+            phase_input: the first input is the phase in rows, such as hours since any Monday;
+                otherwise rows are counted.
+            plain: add a component without seasonal inputs, for series that have no season.
+            keep: what a regression keeps from one row to the next, in (0, 1].
+            degrees: of Student's t, an even number.
+            memory: number of values that units remember.
+            gate: deviations beyond which a value is doubted.
+            warm: rows before the model starts.
+            window: rows that `impute` can look back.
+            level: probability of the predictive interval.
+        """
+        check_int("dim_obs", dim_obs)
+        check_int("dim_input", dim_input, 1 if phase_input else 0)
+        check_int("own", own, check_int("cross", cross))
+        if period is None:
+            long_period, long, harmonics, plain = None, (), 0, False
+        else:
+            check_int("period", period, 2)
+            harmonics = min(check_int("harmonics", harmonics), max(1, (period - 1) // 2))
+        if long is None:
+            near = () if period is None or period > FARTHEST else range(period - 1, period + 2)
+            long = [lag for lag in near if lag > own]
+        if long_period is not None:
+            check_int("long_period", long_period, (period or 0) + 1)
+        if check_int("degrees", degrees, 2) % 2:
+            raise ValueError(f"degrees: got {degrees}, expected an even number")
+        self.dim_obs, self.dim_input = dim_obs, dim_input
+        self.design = Design(
+            size=dim_obs,
+            width=dim_input - phase_input,
+            cross=cross,
+            own=own,
+            long=tuple(check_int("long", lag, own + 1) for lag in long),
+            periods=tuple(p for p in (period, long_period) if p is not None),
+            harmonics=harmonics,
+        )
+        self.settings = Settings(
+            keep=1.0 if keep == 1.0 else check_real("keep", keep, 0.0, 1.0),
+            slow=0.003,
+            slow_slopes=0.004,
+            degrees=degrees,
+            memory=check_real("memory", memory, 1.0),
+            gate=check_real("gate", gate, 0.0),
+        )
+        self.level = check_real("level", level, 0.0, 1.0)
+        self.warm = check_int("warm", warm, 8)
+        self.window = check_int("window", window)
+        self.phase_input = phase_input
+        seasonal = period is not None
+        self.kinds = ((False, seasonal), (True, seasonal), *([(False, False)] * plain))
+
+    @property
+    def kind(self) -> Kind:
+        """What tells the components apart, as arrays."""
+        asinh = jnp.asarray([asinh for asinh, _ in self.kinds])
+        return Kind(asinh, jnp.stack([self.design.mask(seasonal) for _, seasonal in self.kinds]))
+
+    @property
+    def transforms(self) -> tuple[bool, ...]:
+        """Which experts are in asinh units: some components, not the season nor the last value."""
+        return (*(asinh for asinh, _ in self.kinds), False, False)
+
+    def init(self, key: Key[Array, ""]) -> SeasonalState:
+        """The state before the first observation; nothing is drawn."""
+        d, m = self.design.size, len(self.kinds)
+        one = Component.prior(self.design)
+        rows = max(self.window + BURN, self.warm + 1)
+        return SeasonalState(
+            learned=Learned(
+                components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
+                columns=Columns.unknown(self.design),
+                walk=Walk.unknown(d),
+                skill=Skill.unknown(m + 2, d),
+                trial=Trial.none(d),
+            ),
+            recent=Recent.empty(rows, d, self.design.width),
+            exogenous=Exogenous.unknown(self.design.width),
+            clock=jnp.zeros(()),
+            t=jnp.zeros((), int),
+            key=key,
+        )
+
+    def step(
+        self, state: SeasonalState, y: Float[Array, "dy"], inputs: Inputs
+    ) -> tuple[SeasonalState, SeasonalInfo]:
+        """Predict, score, learn."""
+        return self.step_at(state, y, inputs, self.level)
+
+    def step_at(
+        self, state: SeasonalState, y: Float[Array, "dy"], inputs: Inputs, level: float
+    ) -> tuple[SeasonalState, SeasonalInfo]:
+        """A step with intervals of another level."""
+        y = jnp.where(jnp.abs(y) <= HUGE, y, jnp.nan)
+        u, phase, dt = self._clock(state, inputs)
+        recent = state.recent.push(y, u, phase)
+        exogenous = state.exogenous.add(u, self.settings.memory)
+        started = state.t >= self.warm
+        components, columns = self._meet(state, recent, started)
+        before = state.learned
+        learned = Learned(components, columns, before.walk.wait(dt), before.skill, before.trial)
+        # Usually one row; once, when the first columns are known, the rows that waited for it too.
+        size = recent.y.shape[0]
+        first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
+
+        def row(i: Int[Array, ""], carry: tuple[Learned, Prediction]) -> tuple[Learned, Prediction]:
+            latest = i == size - 1
+            known = Row(
+                exogenous.standard(recent.u[i]), recent.phase[i], jnp.where(latest, dt, 1.0)
+            )
+            return self._row(carry[0], recent.y[i], known, latest & started, latest, level)
+
+        nothing = jnp.full(self.dim_obs, jnp.nan)
+        none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
+        learned, prediction = jax.lax.fori_loop(first, size, row, (learned, none))
+        new = SeasonalState(
+            learned=learned,
+            recent=recent,
+            exogenous=exogenous,
+            clock=phase,
+            t=state.t + 1,
+            key=state.key,
+        )
+        return new, SeasonalInfo(prediction)
+
+    def _row(
+        self,
+        learned: Learned,
+        y: Float[Array, "dy"],
+        row: Row,
+        started: Bool[Array, ""],
+        latest: Bool[Array, ""],
+        level: float,
+    ) -> tuple[Learned, Prediction]:
+        """Predict a row, score the prediction, learn from the row.
+
+        A row that is not the `latest` was met before, by the last value.
+        """
+        components, columns, walk = learned.components, learned.columns, learned.walk
+        kind, settings, trial = self.kind, self.settings, learned.trial
+        season = self._alone(components, columns, row.phase)
+        told, located = jax.vmap(lambda c, mask: ahead(c, c.path, columns, mask, row, self.design))(
+            components, kind.mask
+        )
+        experts = self._experts(located, season, walk, walk.last, walk.gap, columns.known & started)
+        scored = score(learned.skill, experts, y, columns.scale, walk, settings, level)
+        components, forecast = self._along(components, columns, row, told.leverage)
+        running = columns.known & started & trial.running & (trial.horizon > 1.5)
+        later = self._experts(forecast, season, walk, trial.last, trial.horizon, running)
+        unknown = jnp.where(running, y, jnp.nan)
+        skill = score(scored.skill, later, unknown, columns.scale, walk, settings, level).skill
+        belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
+        teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
+        columns = columns.count(teaches, row.phase, self.design)
+        value = Value(y, teaches, jnp.where(latest, belief, 0.0))
+        components, moved = jax.vmap(
+            lambda c, a, asinh: learn(c, a, columns, asinh, value, row.phase, self.design, settings)
+        )(components, told, kind.asinh)
+        columns = columns.anew(jnp.any(moved, 0))
+        confirmed = scored.far & walk.confirms(y, settings.gate)
+        walked = walk.learn(y, scored.far, settings.gate)
+        trial, components = trial.onward(components, walked, started, jnp.any(moved))
+        new = (walked, skill.trust_last(confirmed), trial)
+        new = tree.where(latest, new, (walk, learned.skill, learned.trial))
+        return Learned(components, columns, *new), scored.prediction
+
+    def _clock(
+        self, state: SeasonalState, inputs: Inputs
+    ) -> tuple[Float[Array, "du"], Float[Array, ""], Float[Array, ""]]:
+        """Exogenous inputs, the phase of this row, and the time since the one before."""
+        u = jnp.where(jnp.isfinite(inputs.u), inputs.u, jnp.nan)
+        dt = jnp.where(jnp.isfinite(inputs.dt), inputs.dt, 1.0)
+        turn = 1.0
+        for period in self.design.periods:
+            turn *= period
+        # The first row's dt, before which there is nothing, does not count.
+        clock = jnp.where(state.t > 0, state.clock + dt, 0.0) % turn
+        if self.phase_input:
+            u, clock = u[1:], jnp.where(jnp.isnan(u[0]), clock, u[0] % turn)
+        return u, clock, dt
+
+    def _meet(
+        self, state: SeasonalState, recent: Recent, started: Bool[Array, ""]
+    ) -> tuple[Component, Columns]:
+        """Columns that have become known get their units."""
+        before = recent.y[:-1]
+
+        def meet(units: Units, columns: Columns) -> tuple[Units, Columns]:
+            columns, valid, new = columns.meet(before)
+
+            def found(old: Units, asinh: Array) -> Units:
+                scale = jnp.broadcast_to(columns.scale, before.shape)
+                first = Moments.of(to_asinh(before, scale, asinh), valid)
+                return Units(
+                    jnp.where(new, first.mean, old.centre),
+                    jnp.where(new, first.variance, old.variance),
+                )
+
+            return jax.vmap(found)(units, self.kind.asinh), columns
+
+        learned = state.learned
+        unknown = started & ~jnp.all(learned.columns.known)
+        units, columns = jax.lax.cond(
+            unknown, meet, lambda *same: same, learned.components.units, learned.columns
+        )
+        return eqx.tree_at(lambda c: c.units, learned.components, units), columns
+
+    def _alone(self, components: Component, columns: Columns, phase: Float[Array, ""]) -> Located:
+        """What the season alone says, in raw units; its deviation is NaN if there is none."""
+        first = jax.tree.map(lambda v: v[0], components)
+        size = self.design.size
+        if not self.design.periods:
+            return Located(jnp.zeros(size), jnp.full(size, jnp.nan))
+        known = columns.visits[0][self.design.places(phase, self.design.periods[0])[0]] > 0.0
+        profile = first.season(columns, phase, self.design)[-1][0]
+        told = first.units.located(profile, jnp.ones(size))
+        return Located(told.location, jnp.where(known, told.deviation, jnp.nan))
+
+    def _along(
+        self,
+        components: Component,
+        columns: Columns,
+        row: Row,
+        leverage: Float[Array, "m dy"],
+    ) -> tuple[Component, Located]:
+        """The forecast under way, one row on, and what it says of this row.
+
+        Its coefficients are taken to be as uncertain as those of the row itself, by `leverage`:
+        working that out is the dearest part of a prediction.
+        """
+
+        def one(component: Component, mask: Array, lever: Array) -> tuple[Path, Located]:
+            path = component.trial
+            told, located = ahead(component, path, columns, mask, row, self.design, lever)
+            unseen = jnp.zeros(self.design.size, bool)
+            state = told.joint.condition(told.mu, jnp.zeros_like(told.mu), unseen)
+            return component.trial.onward(state, self.design), located
+
+        paths, located = jax.vmap(one)(components, self.kind.mask, leverage)
+        return eqx.tree_at(lambda c: c.trial, components, paths), located
+
+    def _experts(
+        self,
+        told: Located,
+        season: Located,
+        walk: Walk,
+        last: Float[Array, "dy"],
+        horizon: Float[Array, "dy"],
+        usable: Bool[Array, "dy"],
+    ) -> Experts:
+        """The components, the season alone and the last value."""
+        wander = walk.deviation * jnp.sqrt(horizon)
+        location = jnp.concatenate([told.location, season.location[None], last[None]])
+        deviation = jnp.concatenate([told.deviation, season.deviation[None], wander[None]])
+        sound = jnp.isfinite(location) & (deviation > 0.0)
+        always = jnp.arange(location.shape[0]) == location.shape[0] - 1
+        return Experts(
+            told=Located(location, deviation),
+            asinh=self.transforms,
+            valid=sound & (usable[None] | always[:, None]),
+            horizon=horizon,
+        )
+
+    def forecast(
+        self,
+        state: SeasonalState,
+        horizon: int,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        level: float = 0.9,
+    ) -> Band:
+        """The next rows, each given only those before the first of them."""
+        return query.forecast(self, state, horizon, u, dt, level)
+
+    def filter(self, state: SeasonalState, *, level: float = 0.9) -> Band:
+        """The present row: what was seen, and the rest given it."""
+        check_real("level", level, 0.0, 1.0)
+        return query.present(self, state, level)
+
+    def impute(self, state: SeasonalState, lag: int, *, level: float = 0.9) -> Band:
+        """The last `lag + 1` rows, what is missing given all rows so far."""
+        return query.impute(self, state, lag, level)

@@ -1,0 +1,77 @@
+"""Fixed-interval smoothing of the companion state (de Jong; Durbin and Koopman).
+
+    r <- L' r + H' S^{-1} e,    N <- L' N L + H' S^{-1} H,    L = I - G H,
+    E[x | all] = m- + C- r,    Cov[x | all] = C- - C- N C-,    then r <- F' r, N <- F' N F.
+
+Only innovation covariances are inverted: C is singular wherever a value was seen.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from rmcvi.learners.seasonal.columns import Columns
+from rmcvi.learners.seasonal.companion import Companion
+from rmcvi.learners.seasonal.component import Component, Path, Row, ahead, extra_noise, standardised
+from rmcvi.learners.seasonal.design import Design
+from rmcvi.learners.seasonal.settings import Settings
+from rmcvi.learners.seasonal.units import Located
+
+
+def smooth(
+    component: Component,
+    columns: Columns,
+    asinh: Bool[Array, ""],
+    mask: Float[Array, "k"],
+    ys: Float[Array, "T dy"],
+    us: Float[Array, "T du"],
+    phases: Float[Array, "T"],
+    design: Design,
+    settings: Settings,
+) -> Located:
+    """Law of g(y) at each row given all of them, parameters held; the start is the average row."""
+    n, one = component.path.state.mean.shape[0], jnp.ones(())
+    start = Path(Companion(jnp.zeros(n), jnp.eye(n)), jnp.zeros_like(component.path.older))
+
+    def forward(path, row):
+        y, u, phase = row
+        told, _ = ahead(component, path, columns, mask, Row(u, phase, one), design)
+        z, seen = standardised(component, columns, asinh, y)
+        error = jnp.where(seen, z - told.mu, 0.0)
+        ratio, doubt = error**2 / told.variance, jnp.zeros_like(error)
+        extra = extra_noise(ratio, told.variance, doubt, settings.gate)
+        state = told.joint.condition(error, extra, seen)
+        return path.onward(state, design), (told.joint, told.transition, error, extra, seen)
+
+    def backward(carry, row):
+        r, big = carry
+        joint, transition, error, extra, seen = row
+        r, big = _absorb(joint, error, extra, seen, r, big)
+        mean = joint.mean + joint.covariance @ r
+        cov = joint.covariance - joint.covariance @ big @ joint.covariance
+        out = component.units.located(mean[: design.size], jnp.diagonal(cov)[: design.size])
+        lags = transition.shape[1]
+        move = jnp.zeros((n, n)).at[: design.size, :lags].set(transition)
+        move = move + jnp.eye(n, k=-design.size)
+        return (move.T @ r, move.T @ big @ move), out
+
+    _, tape = jax.lax.scan(forward, start, (ys, us, phases))
+    nothing = jnp.zeros(n), jnp.zeros((n, n))
+    return jax.lax.scan(backward, nothing, tape, reverse=True)[1]
+
+
+def _absorb(
+    joint: Companion,
+    error: Float[Array, "dy"],
+    extra: Float[Array, "dy"],
+    seen: Bool[Array, "dy"],
+    r: Float[Array, "n"],
+    big: Float[Array, "n n"],
+) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+    """Both r and N with one row's innovation."""
+    d, n = seen.shape[0], r.shape[0]
+    gain, inner = joint.gain(extra, seen)
+    inverse = jnp.where(seen[:, None] & seen[None], jnp.linalg.inv(inner), 0.0)
+    rest = jnp.eye(n).at[:, :d].add(-gain)
+    r = (rest.T @ r).at[:d].add(inverse @ error)
+    return r, (rest.T @ big @ rest).at[:d, :d].add(inverse)

@@ -1,0 +1,42 @@
+"""What the seasonal learner keeps from one row to the next: arrays of constant size."""
+
+import equinox as eqx
+from jaxtyping import Array, Float, Int, Key
+
+from rmcvi.contract import Prediction
+from rmcvi.learners.seasonal.columns import Columns
+from rmcvi.learners.seasonal.component import Component
+from rmcvi.learners.seasonal.experts import Skill
+from rmcvi.learners.seasonal.recent import Exogenous, Recent
+from rmcvi.learners.seasonal.trial import Trial
+from rmcvi.learners.seasonal.walk import Walk
+
+
+class SeasonalInfo(eqx.Module):
+    """What a step has to tell."""
+
+    prediction: Prediction
+
+
+class Learned(eqx.Module):
+    """All that rows have taught."""
+
+    components: Component
+    """With a leading axis m."""
+    columns: Columns
+    walk: Walk
+    skill: Skill
+    trial: Trial
+
+
+class SeasonalState(eqx.Module):
+    """What was learned, and what the next rows need."""
+
+    learned: Learned
+    recent: Recent
+    exogenous: Exogenous
+    clock: Float[Array, ""]
+    """Phase of the last row."""
+    t: Int[Array, ""]
+    key: Key[Array, ""]
+    """As given to `init`; nothing is drawn."""

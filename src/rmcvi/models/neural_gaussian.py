@@ -1,0 +1,99 @@
+"""x_t = x + dt f(x, u) + q_t,  y_t = g(x, u) + r_t: networks f, g and learned diagonal noise."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.network import network
+from rmcvi.core.positive import positive, unconstrained
+from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal, normal_log_prob
+
+
+class NeuralGaussian(AbstractGaussianModel):
+    """The paper's air-quality model: residual transition, tanh networks, diagonal Q and R."""
+
+    drift: eqx.nn.MLP
+    readout: eqx.nn.MLP
+    raw_noise: Float[Array, "dx"]
+    raw_obs_noise: Float[Array, "dy"]
+    dim_state: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
+    inputs: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        dim_state: int,
+        dim_obs: int,
+        *,
+        key: Key[Array, ""],
+        dim_input: int = 0,
+        width: int = 32,
+        depth: int = 2,
+        noise: float = 0.3,
+        obs_noise: float = 0.5,
+    ):
+        """Networks of `depth` hidden tanh layers of `width`; noise starts at the given scales."""
+        self.dim_state = check_int("dim_state", dim_state)
+        self.dim_obs = check_int("dim_obs", dim_obs)
+        self.inputs = check_int("dim_input", dim_input, 0)
+        check_int("width", width)
+        check_int("depth", depth, 0)
+        self.raw_noise = unconstrained(jnp.full(dim_state, check_real("noise", noise, 0.0)))
+        obs_noise = check_real("obs_noise", obs_noise, 0.0)
+        self.raw_obs_noise = unconstrained(jnp.full(dim_obs, obs_noise))
+        k1, k2 = jax.random.split(key)
+        size = dim_state + dim_input
+        self.drift = eqx.nn.MLP(size, dim_state, width, depth, jnp.tanh, key=k1)
+        self.readout = eqx.nn.MLP(size, dim_obs, width, depth, jnp.tanh, key=k2)
+
+    @property
+    def dim_input(self) -> int:
+        """Length of `inputs.u`."""
+        return self.inputs
+
+    def parameters(self):
+        """Both noise scales, and the networks' arrays by their path."""
+        networks = super().parameters()
+        networks = {k: v for k, v in networks.items() if not k.startswith("raw_")}
+        scales = {"noise": positive(self.raw_noise), "obs_noise": positive(self.raw_obs_noise)}
+        return scales | networks
+
+    def initial_log_prob(self, x):
+        """`log N(x; 0, I)`."""
+        return jnp.sum(normal_log_prob(x, jnp.zeros_like(x), jnp.ones_like(x)))
+
+    def initial_sample(self, key):
+        """Draw x_0."""
+        return jax.random.normal(key, (self.dim_state,), self.raw_noise.dtype)
+
+    def transition_mean(self, x_prev, inputs):
+        """`x + dt f(x, u)`."""
+        return x_prev + inputs.dt * network(self.drift, jnp.concatenate([x_prev, inputs.u]))
+
+    def transition_scale(self, inputs):
+        """Standard deviations of the state noise."""
+        return positive(self.raw_noise) * jnp.sqrt(inputs.dt)
+
+    def emission_mean(self, x, inputs):
+        """`g(x, u)`."""
+        return network(self.readout, jnp.concatenate([x, inputs.u]))
+
+    def emission_scale(self, x, inputs):
+        """Standard deviations of the observation noise."""
+        del x, inputs
+        return positive(self.raw_obs_noise)
+
+    def emission_log_prob(self, x, y, inputs):
+        """`log N(y; g(x, u), R)`."""
+        return normal_log_prob(y, self.emission_mean(x, inputs), positive(self.raw_obs_noise))
+
+    def emission_sample(self, key, x, inputs):
+        """Draw y given x."""
+        return draw_normal(key, self.emission_mean(x, inputs), positive(self.raw_obs_noise))
+
+    def emission_information(self, x, seen, inputs):
+        """Rows of R^-1/2 dg/dx."""
+        jacobian = jax.jacfwd(self.emission_mean)(x, inputs)
+        return (seen / positive(self.raw_obs_noise))[:, None] * jacobian

@@ -1,0 +1,208 @@
+"""Is the learner well? Alarms from running means, and two remedies: smaller steps, better times.
+
+Stability is judged by the log score per observed coordinate: its mean over a short memory against
+its mean over a long one, and against a yardstick that knows no model, the running mean and
+variance of the observations. A learner that deteriorates, or stays below the yardstick without
+getting better, takes steps half as long, again and again until it is well; then they grow back.
+If the shortest steps do not help it is lost, and goes back to the parameters of its best time.
+"""
+
+import enum
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Bool, Float, Int
+
+from rmcvi.core import tree
+from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.inputs import split_missing
+
+_LARGEST = 10.0
+"""Largest departure, in nats, that one score may contribute."""
+
+
+class Alarm(enum.IntFlag):
+    """What is wrong, as a set of flags."""
+
+    NONE = 0
+    WEIGHTS_COLLAPSED = 1
+    WINDOW_SHORT = 2
+    UNSTABLE = 4
+    DRIFT = 8
+    SENSOR = 16
+    UNSOUND = 32
+    LOST = 64
+
+    @property
+    def sentences(self) -> list[str]:
+        """One sentence for each flag."""
+        return [_SENTENCES[flag] for flag in _SENTENCES if flag in self]
+
+
+_SENTENCES = {
+    Alarm.WEIGHTS_COLLAPSED: (
+        "Most backward weights rest on fewer than two particles: use more particles, or a family "
+        "tied to the model."
+    ),
+    Alarm.WINDOW_SHORT: (
+        "More than a tenth of the gradient's mass lies beyond the window: lengthen it "
+        "(OnlineEstimator.lengthen)."
+    ),
+    Alarm.UNSTABLE: (
+        "Predictions have become worse, or are worse than a running mean and variance without a "
+        "model: the steps are too long, or the model does not suit; steps are being shortened."
+    ),
+    Alarm.DRIFT: "The level of the predictive score has changed: so has the world, or a sensor.",
+    Alarm.SENSOR: "A coordinate behaves as no healthy sensor would under this model.",
+    Alarm.UNSOUND: (
+        "The learner gave a prediction or a state that is not a sensible number: it went back to "
+        "its last sound state, and where need be the last value was told instead."
+    ),
+    Alarm.LOST: "The learner could not be saved: it has started afresh and learns anew.",
+}
+
+
+class HealthState(eqx.Module):
+    """Running means, and the factor by which steps are shortened."""
+
+    count: Int[Array, ""]
+    """Scores seen."""
+    recent: Float[Array, ""]
+    usual: Float[Array, ""]
+    yardstick: Float[Array, ""]
+    """Recent mean score of the running mean and variance."""
+    mean: Float[Array, "dy"]
+    variance: Float[Array, "dy"]
+    number: Float[Array, "dy"]
+    collapsed: Float[Array, ""]
+    beyond: Float[Array, ""]
+    factor: Float[Array, ""]
+    rest: Int[Array, ""]
+    """Steps since the factor was last halved."""
+    lost: Bool[Array, ""]
+    """Whether it is unstable although its steps are the shortest, told once per short memory."""
+
+    @property
+    def merit(self) -> Float[Array, ""]:
+        """Nats per coordinate by which recent scores lie above the yardstick's."""
+        return self.recent - self.yardstick
+
+
+class Health(eqx.Module):
+    """When to raise an alarm, and whether to shorten steps (`damp`)."""
+
+    recent: int = eqx.field(static=True, default=50)
+    """Observations that the short memory holds."""
+    usual: int = eqx.field(static=True, default=1000)
+    """Observations that the long memory holds."""
+    tolerance: float = eqx.field(static=True, default=0.5)
+    """Nats per coordinate that a recent score may fall below what it is compared with."""
+    warmup: int = eqx.field(static=True, default=200)
+    """Observations before the first alarm."""
+    shortest: float = eqx.field(static=True, default=1 / 64)
+    """Smallest factor."""
+    damp: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        check_int("recent", self.recent, 2)
+        check_int("usual", self.usual, self.recent)
+        check_int("warmup", self.warmup, 0)
+        check_real("tolerance", self.tolerance, 0.0)
+        check_real("shortest", self.shortest, 0.0, 1.0)
+
+    def init(self, dim: int) -> HealthState:
+        """Nothing seen yet of `dim` coordinates."""
+        zero, count = jnp.zeros(()), jnp.zeros((), int)
+        return HealthState(
+            count=count,
+            recent=zero,
+            usual=zero,
+            yardstick=zero,
+            mean=jnp.zeros(dim),
+            variance=jnp.ones(dim),
+            number=jnp.zeros(dim),
+            collapsed=zero,
+            beyond=zero,
+            factor=jnp.ones(()),
+            rest=count,
+            lost=jnp.zeros((), bool),
+        )
+
+    def step(
+        self,
+        state: HealthState,
+        y: Float[Array, "dy"],
+        log_score: Float[Array, ""],
+        ess: Float[Array, ""],
+        beyond: Float[Array, ""],
+    ) -> tuple[HealthState, Int[Array, ""]]:
+        """Take in one observation and its score; returns the alarms as flags."""
+        state = self._score(state, y, log_score)
+        pace = 1.0 / self.recent
+        collapsed = state.collapsed + pace * ((ess < 2.0) - state.collapsed)
+        truncated = state.beyond + pace * (jnp.minimum(beyond, 1.0) - state.beyond)
+        unstable = self._unstable(state)
+        halve = unstable & (state.rest >= self.recent)
+        grown = jnp.where(unstable, state.factor, state.factor * 2.0 ** (1.0 / self.usual))
+        factor = jnp.where(halve, 0.5 * state.factor, grown)
+        state = eqx.tree_at(
+            lambda s: (s.collapsed, s.beyond, s.factor, s.rest, s.lost),
+            state,
+            (
+                collapsed,
+                truncated,
+                jnp.clip(factor, self.shortest, 1.0) if self.damp else state.factor,
+                jnp.where(halve, 0, state.rest + 1),
+                halve & (state.factor <= self.shortest),
+            ),
+        )
+        ready = state.count >= self.warmup
+        alarms = (
+            jnp.where(ready & (collapsed > 0.5), int(Alarm.WEIGHTS_COLLAPSED), 0)
+            + jnp.where(ready & (truncated > 0.1), int(Alarm.WINDOW_SHORT), 0)
+            + jnp.where(unstable, int(Alarm.UNSTABLE), 0)
+        )
+        return state, alarms
+
+    def _score(
+        self, state: HealthState, y: Float[Array, "dy"], log_score: Float[Array, ""]
+    ) -> HealthState:
+        """Running means of the scores, then of the observations."""
+        filled, seen = split_missing(jnp.where(jnp.isfinite(y), y, jnp.nan))
+        number = jnp.maximum(jnp.sum(seen), 1.0)
+        scale = jnp.sqrt(state.variance)
+        naive = jnp.dot(seen, norm.logpdf((filled - state.mean) / scale) - jnp.log(scale)) / number
+
+        def follow(mean, value, memory):
+            weight = jnp.maximum(1.0 / memory, 1.0 / (state.count + 1.0))
+            return mean + weight * jnp.clip(value - mean, -_LARGEST, _LARGEST)
+
+        score = log_score / number
+        known = jnp.any(seen > 0.0) & ~jnp.isnan(score)
+        counts = state.number + seen
+        pace = seen * jnp.maximum(1.0 / self.usual, 1.0 / jnp.maximum(counts, 1.0))
+        bound = jnp.where(counts > 10.0, 5.0 * scale, jnp.inf)
+        gap = jnp.clip(filled - state.mean, -bound, bound)
+        variance = state.variance + pace * (gap**2 * (1.0 - pace) - state.variance)
+        new = HealthState(
+            count=state.count + 1,
+            recent=follow(state.recent, score, self.recent),
+            usual=follow(state.usual, score, self.usual),
+            yardstick=follow(state.yardstick, naive, self.recent),
+            mean=state.mean + pace * gap,
+            variance=jnp.where(counts > 1.0, variance, state.variance),
+            number=counts,
+            collapsed=state.collapsed,
+            beyond=state.beyond,
+            factor=state.factor,
+            rest=state.rest,
+            lost=state.lost,
+        )
+        return tree.where(known, new, state)
+
+    def _unstable(self, state: HealthState) -> Bool[Array, ""]:
+        worse = state.recent < state.usual - self.tolerance
+        poor = state.recent < state.yardstick - self.tolerance
+        stuck = poor & (state.recent <= state.usual)
+        return (state.count >= self.warmup) & (worse | stuck)

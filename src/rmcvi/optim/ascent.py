@@ -1,0 +1,88 @@
+"""One guarded step up a gradient, for the parameters that are not frozen."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from rmcvi.core import tree
+from rmcvi.core.checks import check_instance
+from rmcvi.optim.guard import GradientGuard, GuardState
+
+
+class AscentState(eqx.Module):
+    """The optimiser's memory, a gate per parameter (0 = frozen), the guard and the average."""
+
+    memory: PyTree
+    gate: PyTree
+    guard: GuardState | None
+    average: PyTree
+
+
+class Ascent(eqx.Module):
+    """An optax optimiser turned uphill, with a guard and optional averaging of its iterates."""
+
+    optimiser: optax.GradientTransformation = eqx.field(static=True)
+    guard: GradientGuard | None
+    average_from: int | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        optimiser: optax.GradientTransformation,
+        guard: GradientGuard | None = None,
+        average_from: int | None = None,
+    ):
+        """`optimiser` is meant for descent; `average_from` counts steps."""
+        check_instance("optimiser", optimiser, optax.GradientTransformation)
+        self.optimiser = optimiser
+        self.guard = guard
+        self.average_from = average_from
+
+    def init(self, parameters: PyTree) -> AscentState:
+        """Before the first step."""
+        return AscentState(
+            memory=self.optimiser.init(parameters),
+            gate=jax.tree.map(lambda _: jnp.ones(()), parameters),
+            guard=None if self.guard is None else self.guard.init(),
+            average=None if self.average_from is None else parameters,
+        )
+
+    def step(
+        self, state: AscentState, parameters: PyTree, gradient: PyTree, factor: Float[Array, ""]
+    ) -> tuple[AscentState, PyTree, Bool[Array, ""]]:
+        """Parameters moved by `factor` times the optimiser's step, and whether all was finite.
+
+        A step that is not finite is not taken, and leaves no trace in the optimiser's memory.
+        """
+        guard = state.guard
+        if self.guard is not None and guard is not None:
+            guard, gradient = self.guard.step(guard, gradient)
+        descent = jax.tree.map(jnp.negative, gradient)
+        update, memory = self.optimiser.update(descent, state.memory, parameters)
+        gated = jax.tree.map(lambda d, g: d * (factor * g).astype(d.dtype), update, state.gate)
+        moved = eqx.apply_updates(parameters, gated)
+        sound = tree.all_finite((moved, memory))
+        moved, memory = tree.where(sound, (moved, memory), (parameters, state.memory))
+        return AscentState(memory, state.gate, guard, state.average), moved, sound
+
+    def average_in(self, state: AscentState, parameters: PyTree, t: Int[Array, ""]) -> AscentState:
+        """Take the iterate after observation `t` into the average."""
+        if self.average_from is None:
+            return state
+        count = jnp.maximum(t + 1 - self.average_from, 1)
+        average = jax.tree.map(lambda a, v: a + (v - a) / count, state.average, parameters)
+        return AscentState(state.memory, state.gate, state.guard, average)
+
+    def freeze(self, state: AscentState, where: Any, frozen: bool) -> AscentState:
+        """Close (or open) the gates of the leaves that `where` picks."""
+        value = jnp.zeros(()) if frozen else jnp.ones(())
+        picked = jax.tree.map(lambda _: value, where(state.gate))
+        gate = eqx.tree_at(where, state.gate, picked)
+        return AscentState(state.memory, gate, state.guard, state.average)
+
+    def cuts(self, state: AscentState) -> Int[Array, ""]:
+        """Number of gradients cut so far."""
+        return jnp.zeros((), int) if state.guard is None else state.guard.cuts

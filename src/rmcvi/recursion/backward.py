@@ -1,0 +1,210 @@
+"""How backward weights are made: all of them, M draws from them, or M draws by accept-reject.
+
+e_i = eta~(x_i) + eta_{t-1} - eta_{t-1}^{proposal} (errata A5) tilts the particles before towards
+x_i; every choice turns tilts into `AbstractWeights`.
+"""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from rmcvi.core import tree
+from rmcvi.core.checks import check_int
+from rmcvi.families import AbstractExponentialFamily
+from rmcvi.recursion.blocked import BlockedWeights, in_blocks
+from rmcvi.recursion.weights import AbstractWeights, DenseWeights, SampledWeights
+
+
+class Tilts(eqx.Module):
+    """What decides the weights: e_i and T(x_j), and the function that pairs them."""
+
+    tilt: Callable[[Array], PyTree]
+    x: Float[Array, "n dx"]
+    statistics: PyTree
+
+    def logits(self) -> Float[Array, "n m"]:
+        """<e_i, T(x_j)> for all pairs: one matrix product."""
+        tilts = jax.vmap(self.tilt)(self.x)
+        return tree.ravel(tilts, 1) @ tree.ravel(self.statistics, 1).T
+
+
+class AbstractBackward(eqx.Module):
+    """How backward expectations are taken."""
+
+    @abc.abstractmethod
+    def weigh(
+        self, key: Key[Array, ""], distribution: AbstractExponentialFamily, tilts: Tilts
+    ) -> AbstractWeights:
+        """Weights of the previous particles for each particle now."""
+
+    @abc.abstractmethod
+    def identity(self, num: int, eta: PyTree) -> AbstractWeights:
+        """Each particle comes from itself; `eta` is some natural parameter."""
+
+
+class FullWeights(AbstractBackward):
+    """All N x N self-normalised weights: exact given the particles.
+
+    With `block`, a divisor of N, that many rows are held at a time, and made again when they are
+    needed: memory grows like N instead of N^2, for very many particles.
+    """
+
+    block: int | None = eqx.field(static=True)
+
+    def __init__(self, block: int | None = None):
+        """`block` rows at a time (default: all of them)."""
+        self.block = None if block is None else check_int("block", block)
+
+    def weigh(self, key, distribution, tilts):
+        """A softmax over each row."""
+        del key, distribution
+        return DenseWeights(jax.nn.softmax(tilts.logits(), 1))
+
+    def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> BlockedWeights:
+        """The same weights by what they are made of."""
+        block = check_int("block", self.block)
+
+        def log_total(x):
+            return jax.nn.logsumexp(Tilts(tilts.tilt, x, tilts.statistics).logits(), 1)
+
+        totals = jax.lax.map(log_total, in_blocks(tilts.x, block)).reshape(-1)
+        tilt, still = jax.vmap(tilts.tilt)(tilts.x), jnp.asarray(False)
+        return BlockedWeights(tilt, tilts.statistics, totals, effective, still, block)
+
+    def identity(self, num, eta):
+        """The unit matrix."""
+        if self.block is not None:
+            return BlockedWeights.identity(num, eta, self.block)
+        return DenseWeights(jnp.eye(num))
+
+
+class SampledIndices(AbstractBackward):
+    """M draws per particle from the exact categorical law (PaRIS-like; the paper uses M = 2)."""
+
+    num: int = eqx.field(static=True)
+
+    def __init__(self, num: int = 2):
+        """`num` = M."""
+        self.num = check_int("num", num)
+
+    def weigh(self, key, distribution, tilts):
+        """Invert each row's cumulative sum."""
+        del distribution
+        weights = DenseWeights(jax.nn.softmax(tilts.logits(), 1))
+        index = draw_rows(key, weights.w, self.num)
+        return SampledWeights(index, weights.correction(), weights.ess())
+
+    def identity(self, num, eta):
+        """Every draw of row i is i."""
+        del eta
+        return own_draws(num, self.num)
+
+
+class AcceptReject(AbstractBackward):
+    """M draws per particle without normalising constants.
+
+    Propose j uniformly, accept with probability exp(<e_i, T(x_j)> - sup). Where the supremum is
+    infinite, or after `max_tries`, the exact categorical law is used.
+    """
+
+    num: int = eqx.field(static=True)
+    max_tries: int = eqx.field(static=True)
+
+    def __init__(self, num: int = 2, max_tries: int = 100):
+        """`num` = M; `max_tries` proposals per draw before the exact fallback."""
+        self.num = check_int("num", num)
+        self.max_tries = check_int("max_tries", max_tries)
+
+    def weigh(self, key, distribution, tilts):
+        """Rejection rounds for all draws at once, then the fallback if any is left."""
+        tilt = jax.vmap(tilts.tilt)(tilts.x)
+        bound = jax.vmap(distribution.log_supremum)(tilt)
+        size, total = (tilts.x.shape[0], self.num), jax.tree.leaves(tilts.statistics)[0].shape[0]
+
+        def log_weight(index):
+            drawn = jax.tree.map(lambda v: v[index], tilts.statistics)
+            return jax.vmap(lambda e, s: jax.vmap(lambda one: tree.vdot(e, one))(s))(tilt, drawn)
+
+        def propose(loop):
+            tries, index, done = loop
+            k1, k2 = jax.random.split(jax.random.fold_in(key, tries))
+            proposal = jax.random.randint(k1, size, 0, total, jnp.int32)
+            ratio = jnp.exp(log_weight(proposal) - bound[:, None])
+            accept = jax.random.uniform(k2, size, ratio.dtype) < ratio
+            return (
+                tries + 1,
+                jnp.where(done, index, jnp.where(accept, proposal, index)),
+                (done | accept),
+            )
+
+        def unfinished(loop):
+            tries, _, done = loop
+            return (tries < self.max_tries) & ~jnp.all(done | ~jnp.isfinite(bound)[:, None])
+
+        start = (jnp.zeros((), int), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool))
+        _, index, done = jax.lax.while_loop(unfinished, propose, start)
+
+        def exact():
+            rows = jax.nn.softmax(tilts.logits(), 1)
+            drawn = draw_rows(jax.random.fold_in(key, self.max_tries), rows, self.num)
+            return jnp.where(done, index, drawn)
+
+        index = jax.lax.cond(jnp.all(done), lambda: index, exact)
+        return SampledWeights(index, jnp.ones(size[0]), collision_ess(index, total))
+
+    def identity(self, num, eta):
+        """Every draw of row i is i."""
+        del eta
+        return own_draws(num, self.num)
+
+
+def own_draws(rows: int, num: int) -> SampledWeights:
+    """Row i draws i, always."""
+    index = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32)[:, None], (rows, num))
+    return SampledWeights(index, jnp.ones(rows), jnp.ones(()))
+
+
+def draw_rows(key: Key[Array, ""], w: Float[Array, "n m"], num: int) -> Int[Array, "n {num}"]:
+    """`num` independent column indices per row, with probabilities w."""
+    cumulative = jnp.cumsum(w, 1)
+    level = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]
+    below = cumulative[:, None] <= level[:, :, None]
+    return jnp.sum(below, 2, dtype=jnp.int32).clip(0, w.shape[1] - 1)
+
+
+def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
+    """1 / P(two draws agree) = 1 / E sum w^2, estimated from the draws; NaN for one draw."""
+    num = index.shape[1]
+    if num == 1:
+        return jnp.asarray(jnp.nan)
+    agree = index[:, :, None] == index[:, None, :]
+    same = jnp.mean(agree, dtype=float) * num**2 - num
+    rate = same / (num * (num - 1))
+    return jnp.minimum(1.0 / jnp.maximum(rate, 1.0 / total), total)
+
+
+def check_control(backward: AbstractBackward, control: str) -> None:
+    """Refuse a control variate that one index per particle cannot have."""
+    if getattr(backward, "num", 2) == 1 and control != "none":
+        raise ValueError(
+            "backward: got one index per particle, expected at least 2, since a single draw "
+            "leaves nothing to centre by (or set control='none')"
+        )
+
+
+def check_block(backward: AbstractBackward, num: int, gradient: str, functional: object) -> None:
+    """Refuse blocks of rows where they do not fit, or where all weights are needed at once."""
+    block = getattr(backward, "block", None)
+    if block is None:
+        return
+    if num % block != 0:
+        raise ValueError(f"block: got {block}, expected a divisor of num_particles = {num}")
+    if gradient == "forward" or functional is not None:
+        raise ValueError(
+            f"block: got {block}, expected None with gradient='forward' or a functional, which "
+            "need all weights at once"
+        )

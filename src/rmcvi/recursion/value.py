@@ -1,0 +1,289 @@
+"""The value recursion: h_t at the particles, and the coefficients that both gradients share.
+
+H_i = sum_j w_ij (H_j + log m(x_j, x_i)) + log g(x_i, y_t) + Entropy(q_{t-1|t}(x_i, .))
+c_i = sum_j w_ij T(x_j) (f_ij - f_i),   f_ij = H_j + log m(x_j, x_i)
+k   = Cov over particles of T(x_i) and H_i
+
+The entropy may instead be averaged with the weights and enter f: -log q_{t-1|t} with its closed
+normaliser ("sampled", as printed), or with the particles' own normaliser ("empirical": collapsing
+the weights then costs up to log N, so that it cannot be fooled; docs/theory/recursion.md).
+Statistics T are taken relative to the particles' mean, so that float32 does not cancel.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+from rmcvi.core import tree
+from rmcvi.core.inputs import Inputs
+from rmcvi.families import AbstractExponentialFamily, AbstractFamily
+from rmcvi.models import AbstractModel
+from rmcvi.recursion.backward import AbstractBackward, FullWeights, Tilts
+from rmcvi.recursion.blocked import in_blocks
+from rmcvi.recursion.weights import AbstractWeights
+
+
+class Cloud(eqx.Module):
+    """Particles of q_t and what is known at them."""
+
+    x: Float[Array, "n dx"]
+    h: Float[Array, "n"]
+    """h_t(x_i), centred; the mean is kept apart (errata A9)."""
+    proposal: PyTree
+    """Natural parameter from which x was drawn."""
+    origin: Float[Array, "dx"]
+    terminal: PyTree
+    """k, relative to `origin`."""
+
+
+class Slot(eqx.Module):
+    """One step as the gradient sees it: particles, their weights and score coefficients."""
+
+    weights: AbstractWeights
+    coefficient: PyTree
+    x_prev: Float[Array, "*lags n dx"]
+    x: Float[Array, "*lags n dx"]
+    origin: Float[Array, "*lags dx"]
+    """Point relative to which the statistics of x_prev are taken."""
+    terminal: PyTree
+    """k of the step before, relative to `origin`."""
+
+
+class Value(eqx.Module):
+    """Everything a step learns before any gradient is taken."""
+
+    cloud: Cloud
+    slot: Slot
+    level: Float[Array, ""]
+    """What must be added to the running offset of h."""
+    entropy: Float[Array, ""]
+    """-E log q_t, in closed form or sampled."""
+
+
+class Estimator(eqx.Module):
+    """The choices behind an estimate of h and of its score coefficients."""
+
+    num_particles: int = eqx.field(static=True)
+    backward: AbstractBackward
+    entropy: str = eqx.field(static=True)
+    control: str = eqx.field(static=True)
+
+
+def propagate(
+    est: Estimator,
+    model: AbstractModel,
+    family: AbstractFamily,
+    before: Cloud,
+    carry_prev: PyTree,
+    carry: PyTree,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    first: Any,
+    key: Key[Array, ""],
+) -> Value:
+    """Draw x_t from q_t and move h, c and k one step on; `first` marks t = 0."""
+    q = family.distribution
+    k1, k2 = jax.random.split(key)
+    eta = family.marginal(carry)
+    x = q.sample(k1, eta, est.num_particles)
+    weights, f_bar, entropies, coefficient = _backward_means(
+        est, model, family, before, carry_prev, x, inputs, k2
+    )
+    log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
+    log_chi = jax.vmap(model.initial_log_prob)(x)
+    h = jnp.where(first, log_chi, f_bar + entropies) + log_g
+    coefficient = tree.where(first, tree.zeros(coefficient), coefficient)
+
+    origin = jnp.mean(x, 0)
+    log_q = jax.vmap(lambda v: q.log_prob(eta, v))(x)
+    sampled = est.entropy == "sampled"
+    terminal = _terminal(est, q, x, origin, eta, h - log_q if sampled else h)
+    entropy = -jnp.mean(log_q) if sampled else q.entropy(eta)
+    level = jnp.mean(h)
+    cloud = Cloud(x, h - level, eta, origin, terminal)
+    slot = Slot(weights, coefficient, before.x, x, before.origin, before.terminal)
+    return Value(cloud, slot, level, entropy)
+
+
+def _backward_means(
+    est: Estimator,
+    model: AbstractModel,
+    family: AbstractFamily,
+    before: Cloud,
+    carry_prev: PyTree,
+    x: Float[Array, "n dx"],
+    inputs: Inputs,
+    key: Key[Array, ""],
+) -> tuple[AbstractWeights, Array, Array, PyTree]:
+    """Weights, f_i, closed entropies and c_i; in blocks of rows where the weights are."""
+    kernels = _kernels(model, family, before, carry_prev, inputs)
+
+    def means(x):
+        weights, f, entropies, means = _pair_terms(est, model, before, kernels, x, inputs, key)
+        f_bar = weights.expect(f)
+        coefficient = _coefficient(est, weights, f, f_bar, kernels.statistics, means)
+        return weights, f_bar, entropies, coefficient
+
+    backward = est.backward
+    if not isinstance(backward, FullWeights) or backward.block is None:
+        return means(x)
+
+    def rows(x):
+        weights, *told = means(x)
+        return weights.ess(), told
+
+    ess, told = jax.lax.map(rows, in_blocks(x, backward.block))
+    told = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), told)
+    tilts = Tilts(kernels.tilt, x, kernels.statistics)
+    return backward.compress(tilts, jnp.mean(ess)), *told
+
+
+class Kernels(eqx.Module):
+    """The kernels q_{t-1|t}(x, .) as functions of x, relative to the previous particles' mean."""
+
+    distribution: AbstractExponentialFamily
+    conditional: Callable[[Array], PyTree]
+    """Natural parameter of the kernel of x."""
+    proposal: PyTree
+    origin: Float[Array, "dx"]
+    statistics: PyTree
+
+    def relative(self, x: Float[Array, "dx"]) -> PyTree:
+        """The same relative to the origin."""
+        return self.distribution.relative(self.conditional(x), self.origin)
+
+    def tilt(self, x: Float[Array, "dx"]) -> PyTree:
+        """e: what turns the proposal into the kernel of x."""
+        return tree.sub(self.relative(x), self.proposal)
+
+
+def _kernels(
+    model: AbstractModel, family: AbstractFamily, before: Cloud, carry_prev: PyTree, inputs: Inputs
+) -> Kernels:
+    q, origin, eta_prev = family.distribution, before.origin, family.marginal(carry_prev)
+
+    def conditional(x):
+        return tree.add(eta_prev, family.potential(model, carry_prev, x, inputs))
+
+    statistics = relative_statistics(q, before.x, origin)
+    return Kernels(q, conditional, q.relative(before.proposal, origin), origin, statistics)
+
+
+def _pair_terms(
+    est: Estimator,
+    model: AbstractModel,
+    before: Cloud,
+    kernels: Kernels,
+    x: Float[Array, "n dx"],
+    inputs: Inputs,
+    key: Key[Array, ""],
+) -> tuple[AbstractWeights, Array, Array, PyTree]:
+    """Weights, f at the pairs, the closed entropies (0 if sampled) and E T under q_{t-1|t}."""
+    q, statistics, proposal = kernels.distribution, kernels.statistics, kernels.proposal
+    weights = est.backward.weigh(key, q, Tilts(kernels.tilt, x, statistics))
+    f = weights.gather(before.h) + weights.transition(model, before.x, x, inputs)
+    if est.entropy == "sampled":
+
+        def log_q(s_j, x_i):
+            eta = kernels.relative(x_i)
+            return tree.vdot(eta, s_j) - q.log_normaliser(eta)
+
+        f = f - weights.pairs(log_q, statistics, x)
+        entropies = jnp.zeros_like(x[:, 0])
+    elif est.entropy == "empirical":
+        log_prev = jax.vmap(lambda s_j: tree.vdot(proposal, s_j))(statistics)
+        log_prev = log_prev - q.log_normaliser(proposal)
+        f = f - weights.gather(log_prev) - weights.log_density()
+        entropies = jnp.zeros_like(x[:, 0])
+    else:
+        entropies = jax.vmap(lambda x_i: q.entropy(kernels.conditional(x_i)))(x)
+    means = None
+    if est.control == "none":
+        means = jax.vmap(lambda x_i: jax.grad(q.log_normaliser)(kernels.relative(x_i)))(x)
+    return weights, f, entropies, means
+
+
+def _coefficient(
+    est: Estimator,
+    weights: AbstractWeights,
+    f: Float[Array, "n m"],
+    f_bar: Float[Array, "n"],
+    statistics: PyTree,
+    means: PyTree,
+) -> PyTree:
+    """c_i, with the control variate asked for (errata A3)."""
+    if est.control == "none":
+        plain = weights.pairs_average(f, statistics)
+        return jax.tree.map(lambda v, m: v - _scale(f_bar, m), plain, means)
+    centred = weights.pairs_average(f - f_bar[:, None], statistics)
+    if est.control == "in-sample":
+        return centred
+    return jax.tree.map(lambda v: _scale(weights.correction(), v), centred)
+
+
+def _terminal(
+    est: Estimator,
+    q: AbstractExponentialFamily,
+    x: Float[Array, "n dx"],
+    origin: Float[Array, "dx"],
+    eta: PyTree,
+    value: Float[Array, "n"],
+) -> PyTree:
+    """k: the score of q_t, E[(T - E T) value], with the control variate asked for."""
+    statistics, num = relative_statistics(q, x, origin), x.shape[0]
+    if est.control == "none":
+        mean = jax.grad(q.log_normaliser)(q.relative(eta, origin))
+        return jax.tree.map(lambda s, m: jnp.mean(_scale(value, s - m[None]), 0), statistics, mean)
+    weight = (value - jnp.mean(value)) / (num - 1 if est.control == "unbiased" else num)
+    return jax.tree.map(lambda s: jnp.tensordot(weight, s, 1), statistics)
+
+
+def relative_statistics(
+    q: AbstractExponentialFamily, x: Float[Array, "n dx"], origin: Float[Array, "dx"]
+) -> PyTree:
+    """T(x_i - origin) for all particles."""
+    return jax.vmap(lambda v: q.statistic(q.shift(v, origin)))(x)
+
+
+def _scale(weight: Float[Array, "n"], values: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    return weight.reshape(-1, *(1,) * (values.ndim - 1)) * values
+
+
+def empty_cloud(
+    family: AbstractFamily, model: AbstractModel, num: int, key: Key[Array, ""]
+) -> Cloud:
+    """Particles of q_{-1}: placeholders inside the support, never used as data."""
+    q, eta = family.distribution, family.marginal(family.initial_carry(model))
+    x = q.sample(key, eta, num)
+    if x.shape[1] != model.dim_state:
+        raise ValueError(
+            f"family: got one for {x.shape[1]} state dimensions, expected {model.dim_state}, "
+            "those of the model"
+        )
+    origin = jnp.mean(x, 0)
+    return Cloud(x, jnp.zeros(num), eta, origin, tree.zeros(eta))
+
+
+def is_sound(value: Value) -> Bool[Array, ""]:
+    """Whether a step may be kept: its level, statistics and coefficients are finite."""
+    cloud, slot = value.cloud, value.slot
+    kept = (value.level, value.entropy, cloud.x, cloud.h, cloud.terminal, slot.coefficient)
+    return tree.all_finite(kept)
+
+
+def stand_still(backward: AbstractBackward, cloud: Cloud, entropy: Float[Array, ""]) -> Value:
+    """A step in which nothing happens, for numbers that must not enter the statistics."""
+    slot = standing_slot(backward, cloud)
+    return Value(cloud, slot, jnp.zeros_like(entropy), entropy)
+
+
+def standing_slot(backward: AbstractBackward, cloud: Cloud) -> Slot:
+    """A slot in which every particle stays where it is and nothing is learned."""
+    num = cloud.x.shape[0]
+    coefficient = tree.zeros(cloud.terminal, num)
+    weights = backward.identity(num, cloud.terminal)
+    return Slot(weights, coefficient, cloud.x, cloud.x, cloud.origin, cloud.terminal)

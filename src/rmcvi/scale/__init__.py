@@ -1,0 +1,3 @@
+"""Many streams at once."""
+
+from rmcvi.scale.fleet import Fleet as Fleet

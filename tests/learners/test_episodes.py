@@ -1,0 +1,101 @@
+"""Alarms in words: one sentence for each kind, the same while it goes on, one for a logger."""
+
+import json
+
+import numpy as np
+import pytest
+
+import rmcvi
+from rmcvi.baselines import Persistence
+from rmcvi.learners import Alarm
+from rmcvi.learners.episodes import Episodes
+from rmcvi.learners.monitors import APART, OUTLYING, STUCK
+
+LENGTH, START = 160, 120
+
+
+def told(change: str, columns: int = 2) -> list[tuple[str, ...]]:
+    """The alarms of a stream in which something happens to the first column, or to all."""
+    shell = rmcvi.Live([f"c{i}" for i in range(columns)], learner=Persistence(columns))
+    rows = np.random.default_rng(5).standard_normal((LENGTH, columns)) + 10.0
+    rows[:, 1] += np.arange(LENGTH) * 0.01
+    if change == "stuck":
+        rows[START:, 0] = rows[START - 1, 0]
+    elif change == "frozen":
+        rows[START:] = rows[START - 1]
+    elif change == "jump":
+        rows[START, 0] = 500.0
+    elif change == "level":
+        rows[START:, 0] += 1000.0
+    elif change == "dead":
+        rows[START - 30 :, 0] = np.nan
+    return [shell.learn_one(row).alarms for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "start"),
+    [
+        ("stuck", "c0: stuck at 9.71977 since row 120."),
+        ("frozen", "All columns: no value has changed since row 120; the logger has frozen."),
+        ("jump", "c0: jumped to 500 at row 121, far outside its band."),
+        ("level", "c0: moved to a new level at row 121, from about 9.718 to about 1010."),
+        ("dead", "c0: no value since row 91; it seems dead."),
+    ],
+)
+def test_each_kind_has_its_sentence(change: str, start: str) -> None:
+    """It names column, kind and row, and does not change from row to row."""
+    alarms = told(change)
+    assert not any(alarms[:90])
+    sentences = list(dict.fromkeys(s for row in alarms for s in row))
+    assert [s for s in sentences if s.startswith(start)]
+    # A level begins as a jump; nothing else is said twice.
+    assert len(sentences) == (2 if change == "level" else 1)
+    if change in ("stuck", "frozen", "dead"):
+        assert alarms[-1] == (sentences[0],)
+    elif change == "jump":
+        assert not any(alarms[START + 15 :])
+
+
+def _step(episodes: Episodes, y: list[float], kind: list[int], half: float = 1.0) -> list[str]:
+    """Two columns, predicted to be 0 in a band of `half`."""
+    zero = np.zeros(2)
+    band = (zero, zero - half, zero + half)
+    return list(episodes.step(np.array(y), zero + 0.5, band, np.array(kind), Alarm.NONE))
+
+
+def test_an_alarm_lasts_while_values_are_outside_their_band() -> None:
+    """Also when the monitor has already got used to them, and across a file."""
+    episodes = Episodes(["a", "b"])
+    first = said = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
+    for i in range(20):
+        said = _step(episodes, [9.0 + 0.01 * i, 0.2], [0, 0])
+        assert len(said) == 1
+        episodes = Episodes(["a", "b"], json.loads(json.dumps(episodes.to_json())))
+    assert first == ["a: jumped to 9 at row 1, far outside its band."]
+    assert said == ["a: moved to a new level at row 1, from about 0 to about 9.005."]
+    ends = [_step(episodes, [0.3, 0.1], [0, 0]) for _ in range(4)]
+    assert [len(v) for v in ends] == [1, 1, 0, 0]
+
+
+def test_drift_and_erratic_values_are_said_so() -> None:
+    """A drift by its peers; values on both sides of the band are no level."""
+    episodes = Episodes(["a", "b"])
+    (drift,) = _step(episodes, [0.1, 0.1], [0, APART])
+    assert drift.startswith("b: drifts away from its peers since row 1;")
+    episodes = Episodes(["a", "b"])
+    said = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
+    for value in (-8.0, 7.0, -9.0):
+        said = _step(episodes, [value, 0.1], [OUTLYING, 0])
+    assert said == ["a: erratic since row 1; its values are far outside its band."]
+
+
+def test_columns_that_stick_alone_are_named_alone() -> None:
+    """One moves: no frozen logger."""
+    episodes, moving, said = Episodes(["a", "b"]), 0.0, ()
+    for i in range(12):
+        moving += 1.0
+        y = np.array([0.5, moving])
+        kind = np.array([STUCK if i > 6 else 0, 0])
+        wide = (np.zeros(2), np.full(2, -99.0), np.full(2, 99.0))
+        said = episodes.step(y, np.array([0.5, moving - 1.0]), wide, kind, Alarm.NONE)
+    assert said == ("a: stuck at 0.5 since row 0.",)

@@ -1,0 +1,113 @@
+"""How experts are weighed, and the forecasts by which they are judged."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rmcvi.core.student import quantile
+from rmcvi.learners.seasonal.component import Component
+from rmcvi.learners.seasonal.design import Design
+from rmcvi.learners.seasonal.experts import Experts, Skill, score
+from rmcvi.learners.seasonal.settings import Settings
+from rmcvi.learners.seasonal.trial import Trial
+from rmcvi.learners.seasonal.units import Located
+from rmcvi.learners.seasonal.walk import Walk
+
+SETTINGS = Settings(keep=1.0, slow=0.003, slow_slopes=0.004, degrees=6, memory=1000.0, gate=15.0)
+LEVEL = 0.9
+TINY = Design(size=1, width=0, cross=1, own=1, long=(), periods=(), harmonics=0)
+
+
+@jax.jit
+def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Array) -> Any:
+    """Skill, weights and means after each row of one column with two experts."""
+    walk, one = Walk.unknown(1), jnp.ones(1)
+
+    def row(skill, given):
+        location, deviation, y = given
+        told = Located(location[:, None], deviation[:, None])
+        experts = Experts(told, (False, False), jnp.ones((2, 1), bool), one)
+        mixed = skill.mixed(experts, one, walk, 6, quantile(0.95, 6))
+        new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
+        return new, (new, new.weights(experts)[:, 0], mixed.mean[0], mixed.away[0], mixed.unit[0])
+
+    return jax.lax.scan(row, skill, (locations, deviations, ys))[1]
+
+
+def run(skill: Skill, locations: np.ndarray, deviations: list[float], ys: np.ndarray) -> Any:
+    wide = np.broadcast_to(deviations, locations.shape)
+    return judged(skill, *map(jnp.asarray, (locations, wide, ys)))
+
+
+def test_weights_move_within_a_dozen_rows() -> None:
+    """To the better expert, though the other was ahead by all that it can be."""
+    rng = np.random.default_rng(0)
+    behind = eqx.tree_at(
+        lambda s: s.scores, Skill.unknown(2, 1), replace_fn=lambda v: v.at[0].set(-12.0)
+    )
+    locations = np.tile([0.0, 4.0], (12, 1))
+    _, weights, *_ = run(behind, locations, [1.0, 1.0], rng.standard_t(6, 12))
+    assert weights[0, 0] < 0.01 < 0.99 < weights[-1, 0]
+
+
+def test_widths_become_right() -> None:
+    """Of an expert whose deviations are three times too large, a third; the interval covers."""
+    rng = np.random.default_rng(1)
+    locations, ys = np.zeros((3000, 2)), rng.standard_t(6, 3000)
+    skills, *_ = run(Skill.unknown(2, 1), locations, [3.0, 1.0], ys)
+    width = np.exp(np.mean(skills.width[1000:, :, 0, 0], 0))
+    np.testing.assert_allclose(width, [1.0 / 3.0, 1.0], rtol=0.05)
+    assert skills.count[-1, 0, 0] == 3000.0 and np.all(skills.count[-1, 1:] == 0.0)
+
+
+def test_the_pull_is_the_share_of_least_squares() -> None:
+    """Of y - m on l - m, discounted by 0.995 a row, with 20 for the prior that there is none."""
+    rng = np.random.default_rng(2)
+    locations = 3.0 * rng.standard_normal((1000, 2))
+    ys = locations @ [0.7, 0.3] + 0.5 * rng.standard_normal(1000)
+    skills, _, mean, away, unit = run(Skill.unknown(2, 1), locations, [1.0, 1.0], ys)
+    error = (ys - mean) / unit
+    assert max(np.abs(error).max(), np.abs(away).max()) < 20.0
+    fade = 0.995 ** np.arange(1000)[::-1]
+    both, square = np.sum(fade * error * away), np.sum(fade * away**2)
+    np.testing.assert_allclose(skills.pull[-1, :, 0, 0], [both, square], rtol=1e-9)
+    np.testing.assert_allclose(both / (square + 20.0), 0.3, atol=0.05)
+
+
+@jax.jit
+def _onward(trial: Trial, component: Component, walk: Walk) -> tuple[Trial, Component]:
+    return trial.onward(component, walk, jnp.ones((), bool), jnp.zeros((), bool))
+
+
+def test_lengths_of_trials_are_the_ruler_sequence() -> None:
+    """Each starts from the filter as it is then; its rows are 1, 2, .. from the last value."""
+    lengths = [8, 16, 8, 32, 8, 16, 8, 64]
+    trial, component, walk = Trial.none(1), Component.prior(TINY), Walk.unknown(1)
+    assert not trial.running
+    starts, horizons = [], []
+    for t in range(sum(lengths) + 1):
+        here = jnp.full(2, float(t), float)
+        component = eqx.tree_at(lambda c: c.path.state.mean, component, here)
+        number = int(trial.number)
+        trial, component = _onward(trial, component, walk)
+        if trial.number > number:
+            starts.append(t)
+        horizons.append(float(trial.horizon[0]))
+        assert component.trial.state.mean[0] == starts[-1]
+    np.testing.assert_array_equal(np.diff(starts), lengths)
+    expected = [h for length in lengths for h in range(1, length + 1)]
+    np.testing.assert_array_equal(horizons, [*expected, 1])
+
+
+def test_the_longest_trial() -> None:
+    """Has 512 rows; if the last value was two rows old at its start, it is two rows further off."""
+    trial, component, walk = Trial.none(1), Component.prior(TINY), Walk.unknown(1)
+    walk = eqx.tree_at(lambda w: (w.last, w.gap), walk, (jnp.full(1, 7.0), jnp.full(1, 2.0)))
+    late = eqx.tree_at(lambda t: (t.number, t.age), trial, (jnp.asarray(128), jnp.asarray(510.0)))
+    late, component = _onward(late, component, walk)
+    assert (late.number, late.horizon[0]) == (128, 512.0)
+    late, _ = _onward(late, component, walk)
+    assert (late.number, late.horizon[0], late.last[0]) == (129, 3.0, 7.0)

@@ -1,0 +1,95 @@
+"""Faults that used to destroy the learner: new levels, absurd first values, long forecasts."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rmcvi
+from rmcvi.learners.seasonal import SeasonalLearner
+from rmcvi.learners.seasonal.component import Row, ahead, standardised
+from tests.seasonal._streams import seasonal
+from tests.seasonal.test_seasonal import learner, prediction
+
+CODES = (32767.0, 65535.0, 1e10, 9.96921e36, -3.4028235e38)
+ROWS = 300
+"""Rows for which `test_seasonal` has the loop compiled already."""
+SMALL = SeasonalLearner(1, period=None, cross=1, own=1, window=8)
+
+
+def run(ys: np.ndarray, model: SeasonalLearner | None = None) -> tuple[Any, Any]:
+    model = learner() if model is None else model
+    return rmcvi.scan(model, model.init(jax.random.key(0)), ys, collect=prediction)
+
+
+def errors(state: Any, y: np.ndarray) -> np.ndarray:
+    """Each component's error about the next row, in its own units."""
+    model, learned = learner(), state.learned
+    row = Row(jnp.zeros(0), state.clock + 1.0, jnp.ones(()))
+
+    def one(component, asinh, mask):
+        told, _ = ahead(component, component.path, learned.columns, mask, row, model.design)
+        z, _ = standardised(component, learned.columns, asinh, jnp.asarray(y))
+        return z - told.mu
+
+    kind = model.kind
+    return np.asarray(jax.jit(jax.vmap(one))(learned.components, kind.asinh, kind.mask))
+
+
+@pytest.mark.parametrize("deviations", [1e3, -1e3])
+def test_components_go_to_a_new_level(deviations: float) -> None:
+    """All of them within ten rows, and the other columns do not notice."""
+    ys = 20.0 + 0.1 * seasonal(ROWS + 1, 3)
+    moved = ys.copy()
+    moved[-11:, 0] += deviations * np.std(ys[:, 0])
+    state, got = run(moved[:ROWS])
+    assert np.all(np.abs(errors(state, moved[ROWS])) < 3.0)
+    usual, apart = run(ys[:ROWS])[1], np.std(ys, 0)[1:]
+    np.testing.assert_array_less(np.abs(got.mean - usual.mean)[:, 1:] / apart, 1.0)
+
+
+def test_lags_go_to_a_new_level() -> None:
+    """When components move there, so do the last rows in their states: they lie together."""
+    ys = 20.0 + 0.1 * seasonal(ROWS, 3)
+    ys[-6:, 0] += 1e3 * np.std(ys[:, 0])
+    state, _ = run(ys)
+    lags = np.asarray(state.learned.components.path.state.mean).reshape(3, 4, 3)[:, :3, 0]
+    assert np.all(np.ptp(lags, 1) < 5.0), lags
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
+    """From row 60 on, whether it is known for a code or not."""
+    model = SMALL if precision == "float32" else learner()
+    ys = seasonal(ROWS, model.dim_obs)
+    with jax.enable_x64(precision == "float64"):
+        ys[7, 0] = np.nan
+        without = run(ys, model)[1]
+        for code in CODES:
+            ys[7, 0] = code
+            got = run(ys, model)[1]
+            for name in ("mean", "low", "high"):
+                a, b = (np.asarray(getattr(told, name))[60:] for told in (got, without))
+                np.testing.assert_allclose(a, b, rtol=0.06)
+
+
+def test_long_forecasts() -> None:
+    """Four of 48 rows: better than the last value, and their intervals hold what comes."""
+    ys = seasonal(4 * ROWS + 48, 3)
+    model = learner()
+    state, error, last, inside = model.init(jax.random.key(0)), [], [], []
+    for end in range(ROWS, 4 * ROWS + 1, ROWS):
+        state, _ = rmcvi.scan(model, state, ys[end - ROWS : end], collect=prediction)
+        band, truth = model.forecast(state, 48), ys[end : end + 48]
+        assert np.all((band.low <= band.mean) & (band.mean <= band.high))
+        error.append(band.mean - truth)
+        last.append(ys[end - 1] - truth)
+        inside.append((band.low <= truth) & (truth <= band.high))
+    assert np.mean(np.square(error)) < 0.5 * np.mean(np.square(last))
+    assert 0.8 < np.mean(inside) < 0.98
+
+
+def test_long_lags_follow_the_period() -> None:
+    assert SeasonalLearner(1, period=48).design.long == (47, 48, 49)

@@ -7,6 +7,7 @@ import numpy as np
 import typer
 
 from rmcvi.cli._app import Refusal, app
+from rmcvi.cli._directory import ESTIMATES
 from rmcvi.cli._open import Opened
 from rmcvi.cli._options import RunDirectory, SameModel, one_of
 from rmcvi.cli._output import moment
@@ -66,11 +67,15 @@ def _recent(run: Opened, lag: int | None) -> Rows:
         past = learner.smooth(state, lag)
         table.append(np.stack([past.mean, past.std], -1).reshape(lag + 1, -1))
         names += _state_names(past.mean.shape[-1])
-    seen = [json.loads(line) for line in run.last_lines(lag + 1)]
-    rows = [
-        [before["row"], before["time"], *values.tolist()]
-        for before, values in zip(seen, np.concatenate(table, 1), strict=True)
-    ]
+    try:
+        seen = [json.loads(line) for line in run.last_lines(lag + 1)]
+        rows = [
+            [before["row"], before["time"], *values.tolist()]
+            for before, values in zip(seen, np.concatenate(table, 1), strict=True)
+        ]
+    except (LookupError, RecursionError, TypeError, ValueError):
+        path = run.directory.path / ESTIMATES
+        raise Refusal(f"{path}: got other lines than `learn` wrote, expected its rows") from None
     return ["row", "time", *names], rows
 
 

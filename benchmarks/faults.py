@@ -1,6 +1,6 @@
 """The faults that 0.1 fell to, put to the real command line again.
 
-    python benchmarks/faults.py columns            seven plain streams, eight faults, one healthy
+    python benchmarks/faults.py columns [ROWS]     seven plain streams, eight faults, one healthy
     python benchmarks/faults.py shifts             level shifts of 3 to 1 000 deviations
     python benchmarks/faults.py live               the same for `Live` with its default RMCVI
     python benchmarks/faults.py forecasts FILE     horizons 48 and 96 of FILE, such as nyc_taxi.csv
@@ -95,7 +95,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 FAULTS: dict[str, tuple[float, float, Callable[[np.ndarray], np.ndarray]]] = {
     "level + 1e6, gone again": (0.3, 0.5, lambda y: y + 1e6),
     "level + 1e3, to stay": (0.35, 1.0, lambda y: y + 1e3),
-    "60 rows of 1e6": (0.4, 0.4 + 60 / ROWS, lambda y: np.full_like(y, 1e6)),
+    "60 rows of 1e6": (1_400, 1_460, lambda y: np.full_like(y, 1e6)),
     "stuck for 5/6 of the rows": (0.08, 0.914, lambda y: np.full_like(y, y[0])),
     "dead for 5/6 of the rows": (0.1, 0.934, lambda y: np.full_like(y, np.nan)),
     "1e10 at row 7": (7, 8, lambda y: np.full_like(y, 1e10)),
@@ -269,4 +269,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "forecasts":
         forecasts(Path(sys.argv[2]))
     else:
-        TABLES[sys.argv[1]]()
+        TABLES[sys.argv[1]](*map(int, sys.argv[2:]))

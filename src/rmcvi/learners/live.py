@@ -244,7 +244,7 @@ class Live:
             watch = _restored(Watch.fresh(len(self.columns)), kept["monitors"])
             last = np.array(kept["last"], float).reshape(len(self.columns))
             episodes = Episodes(self.columns, kept["episodes"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, OverflowError, TypeError, ValueError):
             message = f"{path}: its monitors are not as Live of this version writes them"
             raise ValueError(f"{message}; learn the stream anew") from None
         with self._alone():

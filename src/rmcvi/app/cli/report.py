@@ -23,7 +23,10 @@ rmcvi report air.run --open
 def report(directory: RunDirectory, open_report: OpenReport = False) -> None:
     """Write report.html anew and print its path; it works while the run goes on."""
     Directory.open(directory)
-    path = make(directory, Voice(quiet=True), open_report)
+    try:
+        path = make(directory, Voice(quiet=True), open_report)
+    except ValueError as error:  # files that `learn` did not write
+        raise Refusal(str(error)) from None
     if path is None:
         raise Refusal("report: this installation has no rmcvi.app.report")
     print(path)

@@ -10,6 +10,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel, one_of
 from rmcvi.app.cli.table import SHAPES, write_rows
+from rmcvi.app.run.directory import ESTIMATES
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.learners import OnlineEstimator
@@ -67,11 +68,15 @@ def _recent(run: Opened, lag: int | None) -> Rows:
         past = learner.smooth(state, lag)
         table.append(np.stack([past.mean, past.std], -1).reshape(lag + 1, -1))
         names += _state_names(past.mean.shape[-1])
-    seen = [json.loads(line) for line in run.last_lines(lag + 1)]
-    rows = [
-        [before["row"], before["time"], *values.tolist()]
-        for before, values in zip(seen, np.concatenate(table, 1), strict=True)
-    ]
+    try:
+        seen = [json.loads(line) for line in run.last_lines(lag + 1)]
+        rows = [
+            [before["row"], before["time"], *values.tolist()]
+            for before, values in zip(seen, np.concatenate(table, 1), strict=True)
+        ]
+    except (LookupError, RecursionError, TypeError, ValueError):
+        path = run.directory.path / ESTIMATES
+        raise Refusal(f"{path}: got other lines than `learn` wrote, expected its rows") from None
     return ["row", "time", *names], rows
 
 

@@ -83,7 +83,7 @@ def _lengths(folder: Path, checkpoint: Path, extra: dict[str, Any]) -> Iterator[
 def _plain_json(path: Path) -> Iterator[str]:
     try:
         json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         yield f"{path}: {error}."
 
 
@@ -108,7 +108,7 @@ def _lines(path: Path, length: int, counted: bool) -> Iterator[str]:
                 told = json.loads(line, parse_constant=_no_number)
                 if not isinstance(told, dict):
                     raise ValueError("got no JSON object")
-            except ValueError as error:
+            except (RecursionError, ValueError) as error:
                 yield f"{path}, line {number}: {error}."
                 return
             if counted and told.get("row") != row + 1:

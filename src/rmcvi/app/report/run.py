@@ -116,7 +116,7 @@ def _about(path: Path) -> dict[str, Any]:
         raise ValueError(f"directory: got {str(path.parent)!r}, expected one with a run.json")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ValueError(f"{path}: got no JSON ({error}), expected what a run writes") from None
     if not isinstance(about, dict) or about.get("format") != 1 or not about.get("columns"):
         raise ValueError(f"{path}: got another format, expected format 1 with columns")
@@ -164,7 +164,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 told = json.loads(text)
-            except ValueError:
+            except (RecursionError, ValueError):
                 if not text.endswith(b"\n"):
                     return
                 told = None

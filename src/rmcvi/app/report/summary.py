@@ -39,6 +39,6 @@ def _write(path: Path, summary: dict[str, Any]) -> None:
 def _kept(path: Path) -> dict[str, Any]:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, RecursionError, ValueError):
         return {}
     return kept if isinstance(kept, dict) else {}

@@ -81,6 +81,9 @@ class Directory:
         """An existing run and its plan."""
         if not path.exists():
             raise Refusal(f"{path}: no such directory, expected one that `rmcvi learn` made")
+        for name in OURS:  # a pipe would be waited for, a device read without end
+            if (path / name).exists() and not (path / name).is_file():
+                raise Refusal(f"{path / name}: is no plain file, expected one that `learn` wrote")
         try:
             plain = json.loads((path / RUN).read_text(encoding="utf-8"))
         except OSError:
@@ -168,8 +171,11 @@ class Directory:
         """What a checkpoint knows of the run: rows, place in the source, lengths, scores."""
         live = peek(path).get("live")
         extra = live.get("extra") if isinstance(live, dict) else None
-        if not isinstance(extra, dict) or any(
-            not isinstance(extra.get(name), kind) for name, kind in REMEMBERED.items()
+        if (
+            not isinstance(extra, dict)
+            or any(not isinstance(extra.get(name), kind) for name, kind in REMEMBERED.items())
+            or any(type(n) is not int or n < 0 for n in (extra["rows"], *extra["bytes"].values()))
+            or (extra["rows"] > 0 and ESTIMATES not in extra["bytes"])
         ):
             what = "holds no place in a run"
             raise CheckpointError(path, what, "It was not written by `rmcvi learn`.")

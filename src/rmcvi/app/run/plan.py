@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rmcvi.app.run import zoo
 from rmcvi.app.run.output import FIRST, PARTS
@@ -33,6 +33,25 @@ HARMONICS = 2
 POLL = 0.1
 """Seconds between two looks at a file that is followed: soon enough for people, idle enough."""
 FORMAT = 1
+
+
+class _Model(BaseModel):
+    model: str
+
+
+class _Options(BaseModel):
+    calendar: list[str]
+    season: list[int | None] = [None]
+    follow: bool
+    on_bad_row: Literal["error", "skip", "missing"]
+    limit: int | None
+    checkpoint_every: int
+    model: _Model
+
+
+class _Learner(BaseModel):
+    name: str
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -70,7 +89,10 @@ class Plan:
         if lacking:
             raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
         try:
-            return TypeAdapter(cls).validate_python(plain)
+            plan = TypeAdapter(cls).validate_python(plain)
+            _Options.model_validate(plan.options)
+            _Learner.model_validate(plan.learner)
+            return plan
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
             raise Refusal(f"{name}: got a wrong {place}, expected what `learn` wrote") from None

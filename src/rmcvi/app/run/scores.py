@@ -28,7 +28,7 @@ class Scores:
         if plain is not None:
             try:
                 self._restore(plain)
-            except (AttributeError, LookupError, TypeError, ValueError):
+            except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
                 message = "checkpoint: its scores are not as `learn` writes them"
                 raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
@@ -157,8 +157,9 @@ class Scores:
         }
 
     def _restore(self, plain: dict[str, Any]) -> None:
-        self.rows, self.score = plain["rows"], plain["score"]
-        self.values, self.alarms = plain["values"], dict(plain["alarms"])
+        self.rows, self.score = int(plain["rows"]), float(plain["score"])
+        self.values = int(plain["values"])
+        self.alarms = {str(sentence): int(n) for sentence, n in dict(plain["alarms"]).items()}
         # 0.1 kept a list, the alarms of the last row
         raised: Any = plain["raised"]
         ages = raised if isinstance(raised, dict) else {sentence: self.rows for sentence in raised}

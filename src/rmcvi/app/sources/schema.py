@@ -1,8 +1,11 @@
 """What a source is made of: found by looking at its first rows, or said by the user."""
 
+import codecs
 import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from rmcvi.app.sources.cells import MISSING
 from rmcvi.app.sources.errors import DataError
@@ -70,23 +73,20 @@ class Schema:
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "Schema":
         """The inverse of `to_json`."""
-        known = {f.name for f in fields(cls)}
         try:
-            values: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()
-            }
-            codes = {k: tuple(map(float, v)) for k, v in plain.get("sentinels", {}).items()}
-            step = plain.get("step")
-            values |= {"sentinels": codes, "step": None if step is None else float(step)}
-            if values.get("time_format", "number") not in FORMATS or not values.keys() <= known:
+            found = TypeAdapter(cls).validate_python(plain)
+            names = {*found.columns, *found.inputs, *found.time}
+            if not plain.keys() <= {f.name for f in fields(cls)} or not names <= {*found.names}:
                 raise ValueError
-            found = cls(**values)
+            if found.time_format not in FORMATS or len(found.delimiter) != 1:
+                raise ValueError
+            codecs.lookup(found.encoding)
             if found.months not in range(1200) or found.month_day not in range(1, 32):
                 raise ValueError
-            if step is not None and not 0.0 < float(step) < math.inf:
+            if found.step is not None and not 0.0 < found.step < math.inf:
                 raise ValueError
             return found
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             raise DataError("schema: got something that Schema.to_json did not write") from None
 
     @property

@@ -21,7 +21,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi.baselines.free_backward import Anchor, FreeBackward, normal_log_prob
+from rmcvi.baselines.free_backward import Anchor, FreeBackward
 from rmcvi.baselines.kernel_ridge import KernelRidge
 from rmcvi.baselines.regression_network import NetworkRegressor
 from rmcvi.baselines.regressor import AbstractRegressor
@@ -29,6 +29,7 @@ from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, T
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option
 from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.gaussian import log_volume
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractModel, check_densities
 
@@ -73,10 +74,17 @@ class FunctionRegression(AbstractRecursion):
         entropy: str = "path",
         trend: bool = True,
     ):
-        """`num_samples` per gradient, `num_points` per regression ("kernel" or "network").
+        """Choose the effort and the estimators.
 
-        `entropy`: its gradient in closed form ("closed") or along the path ("path"), the latter
-        with a variance that vanishes where q is exact. `trend`: see the module.
+        Args:
+            num_steps: K, gradient steps per observation.
+            num_samples: draws per gradient.
+            num_points: points per regression.
+            regressor: "kernel", "network", or one of your own.
+            optimiser: optax transformation (default: Adam of rate 1e-2).
+            entropy: its gradient in closed form ("closed") or along the path ("path"), the latter
+                with a variance that vanishes where q is exact.
+            trend: see the module.
         """
         self.num_steps = check_int("num_steps", num_steps)
         self.num_samples = check_int("num_samples", num_samples)
@@ -112,11 +120,11 @@ class FunctionRegression(AbstractRecursion):
         """Fit phi^t to y_t, then regress."""
         check_array("y", y, (model.dim_obs,))
         last = self.current(state, family)
-        ahead = last.ahead(model, inputs)
+        later = last.predicted(model, inputs)
         start = eqx.combine(
-            tree.where(state.t == 0, state.phi, eqx.filter(ahead, eqx.is_inexact_array)), family
+            tree.where(state.t == 0, state.phi, eqx.filter(later, eqx.is_inexact_array)), family
         )
-        anchor = Anchor(last.mean, last.scale, ahead.mean, ahead.scale)
+        anchor = Anchor(last.mean, last.scale, later.mean, later.scale)
         now = _Now(self, last, state.fit, anchor, model, y, inputs, state.t == 0)
         k1, k2, k3 = jax.random.split(key, 3)
         fitted = self._fit(start, now, k1)
@@ -128,11 +136,11 @@ class FunctionRegression(AbstractRecursion):
             return now.targets(fitted, noise, flat, lambda v: eqx.combine(unravel(v), rest))
 
         x, x_prev, slope, value, score = jax.vmap(look)(noise)
-        level, score_mean = jnp.mean(value), jnp.mean(score, 0)
-        targets = [slope, (value - level)[:, None], score - score_mean[None]]
+        value_mean, score_mean = jnp.mean(value), jnp.mean(score, 0)
+        targets = [slope, (value - value_mean)[:, None], score - score_mean[None]]
         z = (x - fitted.mean[None]) / fitted.scale[None]
         fit = self.regressor.fit(state.fit, z, jnp.concatenate(targets, 1), k3)
-        offset = state.offset.add(level)
+        offset = state.offset.add(value_mean)
         new = FunctionRegressionState(
             state.t + 1, eqx.filter(fitted, eqx.is_inexact_array), fit, offset, jnp.mean(x_prev, 0)
         )
@@ -161,7 +169,7 @@ class FunctionRegression(AbstractRecursion):
         """What L_t adds to the mean of what is regressed: the trend contains it."""
         if self.trend:
             return jnp.zeros_like(q.mean[0])
-        return 0.5 * jnp.sum(1.0 + jnp.log(2.0 * jnp.pi * q.scale**2))
+        return 0.5 * q.mean.size + log_volume(q.scale)
 
     def _fit(self, start: FreeBackward, now: "_Now", key: Key[Array, ""]) -> FreeBackward:
         """K ascent steps on L_t."""
@@ -216,14 +224,14 @@ class _Now(eqx.Module):
         """A function of phi^t whose gradient estimates that of L_t; its value means nothing."""
         e, e_back = noise
         x = q.mean + q.scale * e
-        spread = q.back_scale * e_back
-        x_prev = q.back_mean(x, self.anchor) + spread
+        deviation = q.back_scale * e_back
+        x_prev = q.back_mean(x, self.anchor) + deviation
         back = self.past_slope(x_prev) @ x_prev
         if self.how.entropy == "closed":
             back = back + jnp.sum(jnp.log(q.back_scale))
             end = jnp.sum(jnp.log(q.scale))
         else:  # minus the slope of log q at the draw, parameters held; in x_t it cancels
-            own = q.back_mean(jax.lax.stop_gradient(x), self.anchor) + spread
+            own = q.back_mean(jax.lax.stop_gradient(x), self.anchor) + deviation
             back = back + jax.lax.stop_gradient(e_back / q.back_scale) @ own
             end = jax.lax.stop_gradient(e / q.scale) @ x
         return self.log_joint(self.model, x_prev, x) + jnp.where(self.first, 0.0, back) + end
@@ -248,7 +256,7 @@ class _Now(eqx.Module):
             return self.log_joint(self.model, x_prev, x) + back
 
         slope = jax.grad(along)(x)
-        back = known[dx] - normal_log_prob(e_back, q.back_scale)
+        back = known[dx] + 0.5 * e_back @ e_back + log_volume(q.back_scale)
         back = back + (self.last.log_prob(x_prev) if self.how.trend else 0.0)
         value = self.log_joint(self.model, x_prev, x) + jnp.where(self.first, 0.0, back)
         if self.how.trend:

@@ -14,8 +14,8 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core import tree
+from rmcvi.core.gaussian import LOG_2PI
 
-LOG_2PI = 1.8378770664093453
 Eta = TypeVar("Eta")
 
 
@@ -146,8 +146,8 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         """`mean + L'^-1 noise`, with precision = L L'."""
         chol = jnp.linalg.cholesky(eta.precision)
         noise = jax.random.normal(key, (eta.linear.size, num), eta.linear.dtype)
-        spread = solve_triangular(chol, noise, lower=True, trans="T").T
-        return cho_solve((chol, True), eta.linear)[None] + spread
+        deviation = solve_triangular(chol, noise, lower=True, trans="T").T
+        return cho_solve((chol, True), eta.linear)[None] + deviation
 
     def mean(self, eta):
         """`precision^-1 linear`."""
@@ -176,9 +176,6 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
     def from_moments(self, mean: Float[Array, "dx"], precision: Float[Array, "dx dx"]) -> Natural:
         """N(mean, precision^-1)."""
         return Natural(precision @ mean, precision)
-
-
-AbstractGaussian = DiagonalGaussian | FullGaussian
 
 
 def _half_log_det(chol: Float[Array, "dx dx"]) -> Float[Array, ""]:

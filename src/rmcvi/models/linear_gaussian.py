@@ -13,16 +13,17 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core.checks import as_real, check_array, check_int, check_option, check_positive
-from rmcvi.core.inputs import split_missing
-from rmcvi.core.positive import positive, unconstrained
-from rmcvi.models.gaussian import (
+from rmcvi.core.gaussian import (
     LOG_2PI,
-    AbstractGaussianModel,
-    draw_normal,
+    covariance_of,
     log_volume,
     normal_log_prob,
+    observed_cholesky,
     whiten,
 )
+from rmcvi.core.inputs import split_missing
+from rmcvi.core.positive import positive, unconstrained
+from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
 
 Matrix = Float[Array, "rows"] | Float[Array, "rows columns"]
 
@@ -57,7 +58,18 @@ class LinearGaussian(AbstractGaussianModel):
         state_input: ArrayLike | None = None,
         obs_input: ArrayLike | None = None,
     ):
-        """Build from F, G, noise scales, the initial law and input matrices B, D."""
+        """Build the model; a vector stands for a diagonal matrix.
+
+        Args:
+            transition: F.
+            emission: G.
+            transition_noise: scale of the state's noise: deviations, or a lower Cholesky factor.
+            emission_noise: the same for the observation.
+            initial_mean: of x_0 (default: 0).
+            initial_noise: deviations of x_0 (default: 1).
+            state_input: B (default: no inputs).
+            obs_input: D (default: none).
+        """
         self.transition = _matrix("transition", transition)
         self.emission = _matrix("emission", emission)
         dx, dy = self.transition.shape[0], self.emission.shape[0]
@@ -175,9 +187,7 @@ class LinearGaussian(AbstractGaussianModel):
 
     def _observed_noise(self, seen: Float[Array, "dy"]) -> Float[Array, "dy dy"]:
         """Cholesky factor of R with the missing coordinates replaced by independent unit noise."""
-        scale = _scale(self.raw_emission_noise)
-        masked = jnp.outer(seen, seen) * (scale @ scale.T) + jnp.diag(1.0 - seen)
-        return jnp.linalg.cholesky(masked)
+        return observed_cholesky(covariance_of(_scale(self.raw_emission_noise)), seen > 0.0)
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:

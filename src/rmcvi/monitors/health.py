@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import split_missing
+from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 
 _LARGEST = 10.0
 """Largest departure, in nats, that one score may contribute."""
@@ -57,7 +58,7 @@ _SENTENCES = {
     Alarm.SENSOR: "A coordinate behaves as no healthy sensor would under this model.",
     Alarm.UNSOUND: (
         "The learner gave a prediction or a state that is not a sensible number: it went back to "
-        "its last sound state, and where need be the last value was told instead."
+        "its last sound state, and where need be the last value was predicted instead."
     ),
     Alarm.LOST: "The learner could not be saved: it has started afresh and learns anew.",
 }
@@ -75,13 +76,14 @@ class HealthState(eqx.Module):
     mean: Float[Array, "dy"]
     variance: Float[Array, "dy"]
     number: Float[Array, "dy"]
+    """Running moments of the observations."""
     collapsed: Float[Array, ""]
     beyond: Float[Array, ""]
     factor: Float[Array, ""]
     rest: Int[Array, ""]
     """Steps since the factor was last halved."""
     lost: Bool[Array, ""]
-    """Whether it is unstable although its steps are the shortest, told once per short memory."""
+    """Whether it is unstable although its steps are the shortest; once per short memory."""
 
     @property
     def merit(self) -> Float[Array, ""]:
@@ -137,7 +139,15 @@ class Health(eqx.Module):
         ess: Float[Array, ""],
         beyond: Float[Array, ""],
     ) -> tuple[HealthState, Int[Array, ""]]:
-        """Take in one observation and its score; returns the alarms as flags."""
+        """Take in one observation and its score; returns the alarms as flags.
+
+        Args:
+            state: running means so far.
+            y: the observation, NaN = not observed.
+            log_score: log-density of what was observed under its prediction.
+            ess: effective sample size.
+            beyond: share of the gradient's mass beyond the window.
+        """
         state = self._score(state, y, log_score)
         pace = 1.0 / self.recent
         collapsed = state.collapsed + pace * ((ess < 2.0) - state.collapsed)
@@ -171,8 +181,9 @@ class Health(eqx.Module):
         """Running means of the scores, then of the observations."""
         filled, seen = split_missing(jnp.where(jnp.isfinite(y), y, jnp.nan))
         number = jnp.maximum(jnp.sum(seen), 1.0)
-        scale = jnp.sqrt(state.variance)
-        naive = jnp.dot(seen, norm.logpdf((filled - state.mean) / scale) - jnp.log(scale)) / number
+        usual = RunningMoments(state.mean, state.variance, state.number)
+        scale = jnp.sqrt(usual.variance)
+        naive = jnp.dot(seen, norm.logpdf((filled - usual.mean) / scale) - jnp.log(scale)) / number
 
         def follow(mean, value, memory):
             weight = jnp.maximum(1.0 / memory, 1.0 / (state.count + 1.0))
@@ -180,19 +191,16 @@ class Health(eqx.Module):
 
         score = log_score / number
         known = jnp.any(seen > 0.0) & ~jnp.isnan(score)
-        counts = state.number + seen
-        pace = seen * jnp.maximum(1.0 / self.usual, 1.0 / jnp.maximum(counts, 1.0))
-        bound = jnp.where(counts > 10.0, 5.0 * scale, jnp.inf)
-        gap = jnp.clip(filled - state.mean, -bound, bound)
-        variance = state.variance + pace * (gap**2 * (1.0 - pace) - state.variance)
+        bound = jnp.where(usual.count + seen > SURE, OUTLIER * scale, jnp.inf)
+        observations = usual.add(filled, seen > 0.0, float(self.usual), bound)
         new = HealthState(
             count=state.count + 1,
             recent=follow(state.recent, score, self.recent),
             usual=follow(state.usual, score, self.usual),
             yardstick=follow(state.yardstick, naive, self.recent),
-            mean=state.mean + pace * gap,
-            variance=jnp.where(counts > 1.0, variance, state.variance),
-            number=counts,
+            mean=observations.mean,
+            variance=observations.variance,
+            number=observations.count,
             collapsed=state.collapsed,
             beyond=state.beyond,
             factor=state.factor,

@@ -12,10 +12,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 from rmcvi.core.regression import Regression
 
 _CAP = 4.0
 """Largest standardised residual: one absurd value is not persistent."""
+_FARTHEST = 10.0
+"""Standard units beyond which a value explains no more."""
 _PRIOR = 10.0
 """Prior variance of the coefficients, in standard units."""
 _SUSPECT = 0.1
@@ -30,6 +33,7 @@ class PeerState(eqx.Module):
     """Last observed value, NaN before the first."""
     mean: Float[Array, "dy"]
     variance: Float[Array, "dy"]
+    """Running moments of the values; `count` is their number."""
     regression: Regression
     """One per coordinate j, on the others; in place of its own, the constant."""
     residual: Float[Array, "dy"]
@@ -86,13 +90,20 @@ class PeerMonitor(eqx.Module):
             The state, a score in [0, 1] (1/2 = the threshold) and whether a coordinate has failed.
         """
         seen = jnp.isfinite(y)
-        scale = jnp.sqrt(jnp.maximum(state.variance, jnp.finfo(y.dtype).tiny))
+        before = RunningMoments(state.mean, state.variance, state.count)
+        scale = jnp.sqrt(jnp.maximum(before.variance, jnp.finfo(y.dtype).tiny))
         guess = state.last if filled is None else filled
-        known = jnp.where(seen, y, jnp.where(jnp.isfinite(guess), guess, state.mean))
-        z = jnp.clip((known - state.mean) / scale, -10.0, 10.0)
+        known = jnp.where(seen, y, jnp.where(jnp.isfinite(guess), guess, before.mean))
+        z = jnp.clip((known - before.mean) / scale, -_FARTHEST, _FARTHEST)
         healthy = self._score(state) <= 0.5
         state = self._regress(state, seen, z, healthy)
-        state = self._standardise(state, seen, y)
+        bound = jnp.where(before.count + seen > SURE, OUTLIER * jnp.sqrt(before.variance), jnp.inf)
+        after = before.add(y, seen, float(self.baseline), bound)
+        state = eqx.tree_at(
+            lambda s: (s.count, s.last, s.mean, s.variance),
+            state,
+            (after.count, jnp.where(seen, y, state.last), after.mean, after.variance),
+        )
         score = self._score(state)
         return state, score, score > 0.5
 
@@ -117,7 +128,6 @@ class PeerMonitor(eqx.Module):
         least = 1.0 / (2.0 * self.memory - 1.0)
         square = jnp.minimum(residual**2, 2.0 * _CAP**2 * state.residual)
         new = (
-            state.count + 1.0,
             regression.weights,
             regression.root,
             state.residual + pace * (square - state.residual),
@@ -127,28 +137,13 @@ class PeerMonitor(eqx.Module):
 
         def where(s: PeerState):
             law = s.regression
-            return s.count, law.weights, law.root, s.residual, s.recent, s.usual
+            return law.weights, law.root, s.residual, s.recent, s.usual
 
         def choose(a: Array, b: Array) -> Array:
             return jnp.where(seen.reshape(-1, *[1] * (a.ndim - 1)), a, b)
 
         chosen = tuple(choose(a, b) for a, b in zip(new, where(state), strict=True))
         return eqx.tree_at(where, state, chosen)
-
-    def _standardise(
-        self, state: PeerState, seen: Bool[Array, "dy"], y: Float[Array, "dy"]
-    ) -> PeerState:
-        """Running mean and variance of the values, after `count` took this one in."""
-        pace = jnp.where(seen, self._pace(state), 0.0)
-        bound = jnp.where(state.count > 10.0, 5.0 * jnp.sqrt(state.variance), jnp.inf)
-        gap = jnp.clip(jnp.where(seen, y, state.mean) - state.mean, -bound, bound)
-        variance = state.variance + pace * (gap**2 * (1.0 - pace) - state.variance)
-        variance = jnp.where(state.count > 1.0, variance, state.variance)
-        return eqx.tree_at(
-            lambda s: (s.last, s.mean, s.variance),
-            state,
-            (jnp.where(seen, y, state.last), state.mean + pace * gap, variance),
-        )
 
     def _pace(self, state: PeerState) -> Float[Array, "dy"]:
         return jnp.maximum(1.0 / self.baseline, 1.0 / jnp.maximum(state.count, 1.0))

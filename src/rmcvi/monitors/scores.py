@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from rmcvi.core.gaussian import LOG_2PI, log_density, observed_cholesky
+
 
 def gaussian_log_score(
     y: Float[Array, "dy"], mean: Float[Array, "dy"], covariance: Float[Array, "dy dy"]
@@ -21,11 +23,9 @@ def gaussian_log_score(
     """
     seen = ~jnp.isnan(y)
     residual = jnp.where(seen, y - mean, 0.0)
-    both = seen[:, None] & seen[None, :]
-    root = jnp.linalg.cholesky(jnp.where(both, covariance, jnp.eye(y.size, dtype=y.dtype)))
-    white = jax.scipy.linalg.solve_triangular(root, residual, lower=True)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root)))
-    score = -0.5 * (white @ white + log_det + jnp.sum(seen) * math.log(2.0 * math.pi))
+    missing = y.size - jnp.sum(seen)
+    root = observed_cholesky(covariance, seen)
+    score = log_density(root, residual[None])[0] + 0.5 * LOG_2PI * missing
     return jnp.where(jnp.any(seen), score, jnp.nan)
 
 
@@ -48,13 +48,13 @@ def crps_gaussian(
 ) -> Float[Array, "*shape"]:
     """CRPS of N(mean, std^2): std (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), z standardised.
 
-    A spread of 0 is a point forecast, whose CRPS is the absolute error.
+    A deviation of 0 is a point forecast, whose CRPS is the absolute error.
     """
     safe = jnp.where(std > 0.0, std, 1.0)
     z = (y - mean) / safe
     normal = jax.scipy.stats.norm
-    spread = 2.0 * normal.pdf(z) - 1.0 / math.sqrt(math.pi)
-    smooth = safe * (z * jax.lax.erf(z / math.sqrt(2.0)) + spread)
+    width = 2.0 * normal.pdf(z) - 1.0 / math.sqrt(math.pi)
+    smooth = safe * (z * jax.lax.erf(z / math.sqrt(2.0)) + width)
     return jnp.where(std == 0.0, jnp.abs(y - mean), smooth)
 
 

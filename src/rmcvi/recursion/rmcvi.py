@@ -16,8 +16,10 @@ from rmcvi.contract import AbstractRecursion, Filtered, Info, Result, Step, Trai
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option, check_real
 from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.observation import Observation
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel, check_densities
+from rmcvi.recursion.adjoint import Window
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_block, check_control
 from rmcvi.recursion.forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion.functional import AdditiveFunctional, FunctionalState
@@ -34,9 +36,10 @@ from rmcvi.recursion.value import (
     standing_slot,
 )
 from rmcvi.recursion.weights import DenseWeights
-from rmcvi.recursion.windowed import Window, windowed_gradients
+from rmcvi.recursion.windowed import Replayed, WindowSettings, windowed_gradients
 
 ENTROPIES = ("closed", "empirical", "sampled")
+"""Estimates of the kernels' entropy; docs/theory/recursion.md compares them."""
 
 
 class RMCVIState(eqx.Module):
@@ -55,13 +58,7 @@ class RMCVIState(eqx.Module):
 
 
 class RMCVI(AbstractRecursion):
-    """The recursion, with its settings.
-
-    `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default),
-    "empirical" or "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed)
-    or "none". `reuse`: learn at each step from the whole window instead of its newest observation.
-    `negligible`: share of the newest step's mass at which the window is cut short (0: never).
-    """
+    """The recursion, with its settings."""
 
     num_particles: int = eqx.field(static=True)
     window: int = eqx.field(static=True)
@@ -88,7 +85,20 @@ class RMCVI(AbstractRecursion):
         backward: AbstractBackward | None = None,
         functional: AdditiveFunctional | None = None,
     ):
-        """N particles, a window of steps for the gradient, `bptt` cell updates differentiated."""
+        """Choose the effort and the estimators.
+
+        Args:
+            num_particles: N.
+            window: steps that the gradient looks back on.
+            bptt: cell updates that are differentiated.
+            gradient: "windowed", or "forward" (the paper's).
+            entropy: "closed", "empirical", or "sampled" (as printed).
+            control: "unbiased", "in-sample" (as printed), or "none".
+            reuse: learn at each step from the whole window instead of its newest observation.
+            negligible: share of the newest step's mass at which the window is cut short (0: never).
+            backward: how backward expectations are taken (default: all weights).
+            functional: whose smoothed sum is reported (default: none).
+        """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.window = check_int("window", window, 2)
         self.bptt = check_int("bptt", bptt)
@@ -178,33 +188,23 @@ class RMCVI(AbstractRecursion):
         (before_carry, now_carry), pull = jax.vjp(chains, phi[0])
         carry_prev, carry = jax.tree.map(lambda v: v[-1], (before_carry, now_carry))
         est = Estimator(self.num_particles, self.backward, self.entropy, self.control)
-        value = propagate(
-            est, model, family, state.cloud, carry_prev, carry, y, inputs, t == 0, key
-        )
+        observed = Observation(y, inputs, t == 0)
+        value = propagate(est, model, family, state.cloud, (carry_prev, carry), observed, key)
         sound = is_sound(value)
         value = tree.where(sound, value, stand_still(self.backward, state.cloud, state.entropy))
         carry = tree.where(sound, carry, state.carry)
         history = history.forget_last(~sound)
         if self.gradient == "windowed":
             memory = state.memory.put(t, value.slot)
+            replayed = Replayed((before_carry, now_carry), pull)
+            settings = WindowSettings(self.entropy, self.reuse, self.negligible)
             grads, adjoint = windowed_gradients(
-                theta,
-                phi,
-                memory,
-                history,
-                state.cloud,
-                value,
-                (before_carry, now_carry),
-                pull,
-                t,
-                self.entropy,
-                self.reuse,
-                self.negligible,
+                (theta, phi), memory, history, value, replayed, t, settings
             )
             mass, beyond = adjoint.mass, adjoint.beyond
         else:
             memory, grads = forward_gradients(
-                theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, self.entropy
+                theta, phi, state.memory, value, chains, observed, self.entropy
             )
             memory = tree.where(sound & tree.all_finite(grads), memory, state.memory)
             mass, beyond = jnp.zeros(0), jnp.zeros(())
@@ -213,7 +213,7 @@ class RMCVI(AbstractRecursion):
         functional = state.functional
         if self.functional is not None:
             functional = self.functional.step(functional, value.slot, t > 0)
-        offset = state.offset.add(value.level)
+        offset = state.offset.add(value.mean)
         new = RMCVIState(
             t + 1, carry, value.cloud, offset, value.entropy, history, memory, functional
         )
@@ -237,7 +237,7 @@ class RMCVI(AbstractRecursion):
         mass: Float[Array, "lags"],
         beyond: Float[Array, ""],
     ) -> Info:
-        increment = value.level + value.entropy - old.entropy
+        increment = value.mean + value.entropy - old.entropy
         ess = jnp.where(old.t > 0, value.slot.weights.ess(), float(self.num_particles))
         result = jnp.where(beyond > 0.1, int(Result.WINDOW_SHORT), int(Result.SUCCESS))
         result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), result)

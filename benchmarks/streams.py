@@ -64,7 +64,9 @@ def least_squares(y: np.ndarray, season: int | None, keep: float = 0.9995) -> np
 
 def main(directory: Path, names: list[str]) -> None:
     """Print a row for each file."""
-    print("| stream | rows | rmcvi | last value | season before | lags | coverage | lost |")
+    print(
+        "| stream | rows | SeasonalLearner | last value | season before | lags | coverage | lost |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     over = []
     for path in sorted(directory.glob("*.csv")):

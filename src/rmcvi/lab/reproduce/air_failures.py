@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import rmcvi
-from rmcvi.lab.reproduce.experiment import Settings
+from rmcvi.lab.reproduce.experiment import Arrays, Settings
 from rmcvi.monitors import PeerMonitor, SensorMonitor
 
 AFTER = 12
@@ -21,16 +21,16 @@ EVERY = 100
 HISTORY = 1000
 """Rows before a failure that the monitors have seen."""
 KINDS = ("freeze", "spike", "drift")
-WAYS = ("rmcvi", "lstm", "interpolation", "last value")
+WAYS = ("seasonal", "lstm", "interpolation", "last value")
 
 
-def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, np.ndarray]:
+def failures(year: Any, seasonal: Any, lstm: Any, settings: Settings) -> dict[str, np.ndarray]:
     """Errors (length, placement, way), coverage, delays (length, placement, kind) in hours.
 
     `false_alarms` is the share of hours in which each column is suspected as it is.
     """
-    states = [_states(ours, year.y, None), _states(lstm, year.z, year.u)]
-    told = _predictions(ours, year.y)
+    states = [_states(seasonal, year.y, None), _states(lstm, year.z, year.u)]
+    told = _predictions(seasonal, year.y)
     rng = np.random.default_rng(settings["seed"])
     lengths, count = settings["lengths"], settings["placements"]
     errors = np.full((len(lengths), count, len(WAYS)), np.nan)
@@ -42,11 +42,11 @@ def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, n
         for n in range(count):
             start, column = _place(rng, year.y, length)
             errors[g, n], cover[g, n] = _reconstruct(
-                year, (ours, lstm), states, start, column, length
+                year, (seasonal, lstm), states, start, column, length
             )
             for k, kind in enumerate(KINDS):
                 broken = _break(rng, year.y[:, column], start, length, kind)
-                delays[g, n, k] = _delay(ours, states[0], told, year.y, start, column, broken)
+                delays[g, n, k] = _delay(seasonal, states[0], told, year.y, start, column, broken)
     score = _watch(year.y, told.p_value, 0.5 * (told.high - told.low))
     return {
         "errors": errors,
@@ -54,6 +54,21 @@ def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, n
         "delays": delays,
         "lengths": np.array(lengths),
         "false_alarms": (score > 0.5).mean(0),
+    }
+
+
+def summary(failed: Arrays) -> dict[str, Any]:
+    """Errors by length and way (with standard errors), shares noticed by kind, false alarms."""
+    errors, delays = np.asarray(failed["errors"]), np.asarray(failed["delays"])
+    count = errors.shape[1]
+    means, spread = errors.mean(1), errors.std(1, ddof=1) / count**0.5
+    return {
+        "reconstruction": {
+            str(int(length)): {way: [means[g, w], spread[g, w]] for w, way in enumerate(WAYS)}
+            for g, length in enumerate(np.asarray(failed["lengths"]))
+        },
+        "noticed": {kind: np.isfinite(delays[:, :, k]).mean(1) for k, kind in enumerate(KINDS)},
+        "false_alarms": float(np.mean(np.asarray(failed["false_alarms"]))),
     }
 
 
@@ -94,15 +109,15 @@ def _place(rng: np.random.Generator, rows: np.ndarray, length: int) -> tuple[int
 def _reconstruct(
     year: Any, learners: Any, states: Any, start: int, column: int, length: int
 ) -> tuple[np.ndarray, float]:
-    """Root mean square errors in standard units by way, and coverage of our 90 % band."""
-    ours, lstm = learners
+    """RMSE in standard units by way, and coverage of the 90 % band of `SeasonalLearner`."""
+    seasonal, lstm = learners
     end = start + length + AFTER
     truth, unit = year.y[start : start + length, column], year.scale[column]
     rows, standard = year.y[start:end].copy(), year.z[start:end].copy()
     rows[:length, column] = standard[:length, column] = np.nan
     at = start // EVERY
-    state, _ = rmcvi.scan(ours, _copy(states[0][at]), rows, collect=_collect)
-    band = ours.impute(state, len(rows) - 1)
+    state, _ = rmcvi.scan(seasonal, _copy(states[0][at]), rows, collect=_collect)
+    band = seasonal.impute(state, len(rows) - 1)
     mean, low, high = (np.asarray(v)[:length, column] for v in (band.mean, band.low, band.high))
     _, told = rmcvi.scan(lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect)
     shift = np.nanmean(year.y[:, column] - unit * year.z[:, column])

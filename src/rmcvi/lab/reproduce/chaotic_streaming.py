@@ -148,7 +148,7 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
             "filter": mean_and_error(errors[:, 0]),
             "smooth": mean_and_error(errors[:, 1]),
             "training_filter": float(last),
-            "training_floor": training,
+            "training_floor": {"filter": training[0], "smooth": training[1]},
             "observations": entry["length"],
             "particles": entry["particles"],
         }

@@ -25,7 +25,7 @@ from rmcvi.lab.reproduce.experiment import (
     Settings,
 )
 
-METHODS = ("rmcvi", "rls", "lstm", "persistence")
+METHODS = ("seasonal", "rls", "lstm", "persistence")
 
 
 class Stream:
@@ -120,9 +120,9 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         title = STREAMS[s][0]
         errors.append([title, *[(told["rmse"][m], told["rmse_error"][m]) for m in METHODS]])
         logs = [round(told["log_score"][m], 3) for m in METHODS]
-        rest.append([title, *logs, f"{told['coverage']['rmcvi']:.1%}"])
+        rest.append([title, *logs, f"{told['coverage']['seasonal']:.1%}"])
         best = min(METHODS[1:], key=lambda m, told=told: told["rmse"][m])
-        over = told["rmse"]["rmcvi"] / told["rmse"][best] - 1.0
+        over = told["rmse"]["seasonal"] / told["rmse"][best] - 1.0
         remarks.append(
             f"{title}: {abs(over):.1%} {'above' if over > 0 else 'below'} the best rival "
             f"({look(best)['label']})."
@@ -132,7 +132,7 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         report.Table(
             ["stream", *names, "coverage"],
             rest,
-            "Log score per value, and how much our 90 % intervals cover.",
+            "Log score per value, and how much SeasonalLearner's 90 % intervals cover.",
         ),
     ]
     return Conclusion(numbers, tables, [_bars(numbers)], remarks)

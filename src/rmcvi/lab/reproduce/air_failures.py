@@ -5,6 +5,7 @@ twelve more hours and knows which values are lost; detection sees the broken val
 nothing.
 """
 
+from statistics import NormalDist
 from typing import Any
 
 import jax
@@ -47,7 +48,7 @@ def failures(year: Any, seasonal: Any, lstm: Any, settings: Settings) -> dict[st
             for k, kind in enumerate(KINDS):
                 broken = _break(rng, year.y[:, column], start, length, kind)
                 delays[g, n, k] = _delay(seasonal, states[0], told, year.y, start, column, broken)
-    score = _watch(year.y, told.p_value, 0.5 * (told.high - told.low))
+    score = _watch(year.y, told.p_value, told.low, told.high)
     return {
         "errors": errors,
         "coverage": cover,
@@ -164,13 +165,13 @@ def _delay(
     shown += [(getattr(told, n)[before], getattr(after, n)) for n in ("p_value", "low", "high")]
     empty = np.full((HISTORY - start + before.start, rows.shape[1]), np.nan)
     ys, p, low, high = (np.concatenate([empty, old, np.asarray(new)]) for old, new in shown)
-    score = _watch(ys, p, 0.5 * (high - low))[HISTORY:, column]
+    score = _watch(ys, p, low, high)[HISTORY:, column]
     alarm = np.flatnonzero(score > 0.5)
     return float(alarm[0] + 1) if alarm.size else np.inf
 
 
 @jax.jit
-def _scan_monitor(ys: Any, p: Any, spread: Any) -> Any:
+def _scan_monitor(ys: Any, p: Any, deviation: Any) -> Any:
     sensors, peers = SensorMonitor(), PeerMonitor()
 
     def step(states, row):
@@ -179,8 +180,10 @@ def _scan_monitor(ys: Any, p: Any, spread: Any) -> Any:
         return (first, second), jax.numpy.maximum(score, apart)
 
     start = sensors.init(ys.shape[1]), peers.init(ys.shape[1])
-    return jax.lax.scan(step, start, (ys, p, spread))[1]
+    return jax.lax.scan(step, start, (ys, p, deviation))[1]
 
 
-def _watch(ys: np.ndarray, p: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    return np.asarray(_scan_monitor(*(jax.numpy.asarray(v, float) for v in (ys, p, spread))))
+def _watch(ys: np.ndarray, p: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Failure scores of rows with their p-values and 90 % intervals."""
+    deviation = 0.5 * (high - low) / NormalDist().inv_cdf(0.95)
+    return np.asarray(_scan_monitor(*(jax.numpy.asarray(v, float) for v in (ys, p, deviation))))

@@ -12,7 +12,7 @@ from rmcvi.app.cli.commands import run
 from rmcvi.lab import reproduce
 from rmcvi.lab.reproduce import registry, runner
 from rmcvi.lab.reproduce.expected import TIMES
-from rmcvi.lab.reproduce.experiment import Conclusion, Desk, Drawing, Experiment
+from rmcvi.lab.reproduce.experiment import Conclusion, Drawing, Experiment, Workspace
 from rmcvi.lab.reproduce.progress import Progress
 
 
@@ -24,7 +24,7 @@ class Toy:
         self.runs: list[str] = []
 
     def cell(self, name: str) -> Any:
-        def work(desk: Desk) -> dict[str, Any]:
+        def work(workspace: Workspace) -> dict[str, Any]:
             self.runs.append(name)
             if name == "b" and self.failures:
                 self.failures -= 1

@@ -31,7 +31,7 @@ def failures(year: Any, seasonal: Any, lstm: Any, settings: Settings) -> dict[st
     `false_alarms` is the share of hours in which each column is suspected as it is.
     """
     states = [_states(seasonal, year.y, None), _states(lstm, year.z, year.u)]
-    told = _predictions(seasonal, year.y)
+    predictions = _predictions(seasonal, year.y)
     rng = np.random.default_rng(settings["seed"])
     lengths, count = settings["lengths"], settings["placements"]
     errors = np.full((len(lengths), count, len(WAYS)), np.nan)
@@ -47,8 +47,10 @@ def failures(year: Any, seasonal: Any, lstm: Any, settings: Settings) -> dict[st
             )
             for k, kind in enumerate(KINDS):
                 broken = _break(rng, year.y[:, column], start, length, kind)
-                delays[g, n, k] = _delay(seasonal, states[0], told, year.y, start, column, broken)
-    score = _watch(year.y, told.p_value, told.low, told.high)
+                delays[g, n, k] = _delay(
+                    seasonal, states[0], predictions, year.y, start, column, broken
+                )
+    score = _watch(year.y, predictions.p_value, predictions.low, predictions.high)
     return {
         "errors": errors,
         "coverage": cover,
@@ -94,8 +96,8 @@ def _states(learner: Any, rows: np.ndarray, inputs: np.ndarray | None) -> list[A
 
 def _predictions(learner: Any, rows: np.ndarray) -> Any:
     state = learner.init(jax.random.key(0))
-    _, told = rmcvi.scan(learner, state, rows, collect=_collect)
-    return jax.tree.map(np.asarray, told)
+    _, predictions = rmcvi.scan(learner, state, rows, collect=_collect)
+    return jax.tree.map(np.asarray, predictions)
 
 
 def _place(rng: np.random.Generator, rows: np.ndarray, length: int) -> tuple[int, int]:
@@ -120,9 +122,11 @@ def _reconstruct(
     state, _ = rmcvi.scan(seasonal, _copy(states[0][at]), rows, collect=_collect)
     band = seasonal.impute(state, len(rows) - 1)
     mean, low, high = (np.asarray(v)[:length, column] for v in (band.mean, band.low, band.high))
-    _, told = rmcvi.scan(lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect)
+    _, by_lstm = rmcvi.scan(
+        lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect
+    )
     shift = np.nanmean(year.y[:, column] - unit * year.z[:, column])
-    network = unit * np.asarray(told.mean)[:length, column] + shift
+    network = unit * np.asarray(by_lstm.mean)[:length, column] + shift
     whole = year.y[:, column].copy()
     whole[start : start + length] = np.nan
     known = np.flatnonzero(~np.isnan(whole))
@@ -150,7 +154,7 @@ def _break(
 def _delay(
     learner: Any,
     states: list[Any],
-    told: Any,
+    predictions: Any,
     rows: np.ndarray,
     start: int,
     column: int,
@@ -162,7 +166,9 @@ def _delay(
     _, after = rmcvi.scan(learner, _copy(states[start // EVERY]), now, collect=_collect)
     before = slice(max(0, start - HISTORY), start)
     shown = [(rows[before], now)]
-    shown += [(getattr(told, n)[before], getattr(after, n)) for n in ("p_value", "low", "high")]
+    shown += [
+        (getattr(predictions, n)[before], getattr(after, n)) for n in ("p_value", "low", "high")
+    ]
     empty = np.full((HISTORY - start + before.start, rows.shape[1]), np.nan)
     ys, p, low, high = (np.concatenate([empty, old, np.asarray(new)]) for old, new in shown)
     score = _watch(ys, p, low, high)[HISTORY:, column]

@@ -18,8 +18,8 @@ from rmcvi.baselines import (
     RecursiveLeastSquares,
 )
 from rmcvi.lab.reproduce.air_failures import failures, summary
-from rmcvi.lab.reproduce.air_words import drawings, tables
-from rmcvi.lab.reproduce.experiment import Arrays, Cell, Conclusion, Desk, Experiment, Settings
+from rmcvi.lab.reproduce.air_report import drawings, tables
+from rmcvi.lab.reproduce.experiment import Arrays, Cell, Conclusion, Experiment, Settings, Workspace
 from rmcvi.lab.reproduce.linear import take_turns
 from rmcvi.learners.seasonal import SeasonalLearner
 
@@ -74,28 +74,28 @@ def follow(name: str, year: Any, seed: int) -> tuple[Any, np.ndarray, np.ndarray
     method, raw = learner(name, year.y.shape[1])
     rows, inputs = (year.y, None) if raw else (year.z, year.u)
     state = method.init(jax.random.key(seed))
-    _, told = rmcvi.scan(method, state, rows, inputs, collect=collect)
-    return told, rows, year.scale if raw else np.ones_like(year.scale)
+    _, predictions = rmcvi.scan(method, state, rows, inputs, collect=collect)
+    return predictions, rows, year.scale if raw else np.ones_like(year.scale)
 
 
 def cells(settings: Settings) -> dict[str, Cell]:
     """One pass per method, then failures, then what a row costs."""
 
     def score(name: str) -> Cell:
-        def run(desk: Desk) -> Arrays:
-            told, rows, unit = follow(name, Year(settings["rows"]), settings["seed"])
-            found = scores(told, rows, unit, CHOSEN)
-            desk.say(f"{name}: {found['rmse']:.4f}, log score {found['log_score']:.3f}")
+        def run(workspace: Workspace) -> Arrays:
+            predictions, rows, unit = follow(name, Year(settings["rows"]), settings["seed"])
+            found = scores(predictions, rows, unit, CHOSEN)
+            workspace.say(f"{name}: {found['rmse']:.4f}, log score {found['log_score']:.3f}")
             return found
 
         return run
 
-    def fail(desk: Desk) -> Arrays:
+    def fail(workspace: Workspace) -> Arrays:
         return failures(
             Year(settings["rows"]), learner("seasonal")[0], learner("lstm")[0], settings
         )
 
-    def cost(desk: Desk) -> Arrays:
+    def cost(workspace: Workspace) -> Arrays:
         year, rows = Year(settings["rows"]), settings["timed_rows"]
         programs = {name: _pass(name, year, rows) for name in METHODS}
         for program in programs.values():
@@ -114,16 +114,18 @@ def _pass(name: str, year: Year, count: int) -> Any:
     return lambda: rmcvi.scan(method, state, rows, inputs, collect=collect)[1]
 
 
-def scores(told: Any, rows: np.ndarray, unit: np.ndarray, chosen: list[int]) -> dict[str, Any]:
+def scores(
+    predictions: Any, rows: np.ndarray, unit: np.ndarray, chosen: list[int]
+) -> dict[str, Any]:
     """Errors of the chosen columns, log score per observed value, coverage; in standard units.
 
     The first row is not counted: nobody has seen anything before it.
     """
     seen = ~np.isnan(rows)
-    squares = (((np.asarray(told.mean) - rows) / unit) ** 2)[:, chosen]
+    squares = (((np.asarray(predictions.mean) - rows) / unit) ** 2)[:, chosen]
     squares[0] = np.nan
-    score = np.asarray(told.log_score) + np.where(seen, np.log(unit)[None], 0.0).sum(1)
-    inside = (rows >= np.asarray(told.low)) & (rows <= np.asarray(told.high))
+    score = np.asarray(predictions.log_score) + np.where(seen, np.log(unit)[None], 0.0).sum(1)
+    inside = (rows >= np.asarray(predictions.low)) & (rows <= np.asarray(predictions.high))
     total, count = np.nancumsum(np.nansum(squares, 1)), np.cumsum(~np.isnan(squares), 0).sum(1)
     days = squares[: len(squares) // 24 * 24].reshape(-1, 24 * squares.shape[1])
     return {

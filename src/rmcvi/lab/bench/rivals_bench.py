@@ -25,7 +25,7 @@ from rmcvi.baselines import (
 from rmcvi.contract import Trainable
 from rmcvi.families import InnovationFamily, LinearGaussianFamily
 from rmcvi.lab.bench.outcome import Outcome, Target
-from rmcvi.lab.compare import Design, compare
+from rmcvi.lab.compare import Setup, compare
 from rmcvi.learners import OnlineEstimator
 from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI, NaturalRMCVI
@@ -39,8 +39,8 @@ def rivals(quick: bool = False) -> Outcome:
     truth = ChaoticRNN(dim=DIM)
     xs, ys = simulate(truth, jax.random.key(0), length)
     methods = _ours(quick) | _theirs(quick)
-    design = Design(blocks=4 if quick else 20)
-    found = compare(methods, ys, truth=xs, burn_in=length // 4, design=design)
+    setup = Setup(blocks=4 if quick else 20)
+    found = compare(methods, ys, truth=xs, burn_in=length // 4, setup=setup)
     ours = [r for r in found.rows if r.name.startswith("rmcvi") and r.rmse is not None]
     rows, numbers = [], {}
     for row in found.rows:

@@ -21,7 +21,7 @@ from rmcvi.lab.compare.trial import Stream, Trial
 
 
 @dataclasses.dataclass(frozen=True)
-class Design:
+class Setup:
     """What is scored, and how often methods run."""
 
     columns: Sequence[int] | None = None
@@ -46,7 +46,7 @@ class Design:
         return chosen, tuple(titles[c] for c in chosen)
 
 
-DEFAULT = Design()
+DEFAULT = Setup()
 
 
 def compare(
@@ -57,7 +57,7 @@ def compare(
     *,
     truth: ArrayLike | None = None,
     burn_in: int = 0,
-    design: Design = DEFAULT,
+    setup: Setup = DEFAULT,
 ) -> Comparison:
     """Run every method over the stream; one that fails keeps its row, with the reason.
 
@@ -69,21 +69,21 @@ def compare(
         truth: latent states, NaN = unknown, for methods with `filter(state)` of the same dimension
             (the filter is then part of the time).
         burn_in: first rows, which are learned from and not scored.
-        design: what is scored and how often methods run.
+        setup: what is scored and how often methods run.
     """
     ys = np.asarray(ys, float)
     check_array("ys", ys, (None, None))
     length, dim = ys.shape
     if check_int("burn_in", burn_in, 0) >= length:
         raise ValueError(f"burn_in: got {burn_in}, expected less than the {length} rows of ys")
-    seeds = tuple(check_int("seeds", seed, 0) for seed in design.seeds)
+    seeds = tuple(check_int("seeds", seed, 0) for seed in setup.seeds)
     if not methods or not seeds:
         raise ValueError("methods, seeds: got none, expected at least one of each")
-    chosen, titles = design.scored(dim)
+    chosen, titles = setup.scored(dim)
     states = None if truth is None else np.asarray(truth, float)
     if states is not None:
         check_array("truth", states, (length, None))
-    stream = Stream(ys, u, dt, states, min(check_int("blocks", design.blocks), length))
+    stream = Stream(ys, u, dt, states, min(check_int("blocks", setup.blocks), length))
     trials = [Trial(name, learner, stream, seeds[0]) for name, learner in methods.items()]
     turn = 0
     for seed in seeds:

@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint format docs clean
+.PHONY: help demo test test-long lint format docs wheel clean
 
 BIN := .venv/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt
@@ -21,6 +21,7 @@ help:
 	@echo "make lint    the checks of make test without the tests"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make docs    build the documentation in build/site (strict: a broken link is an error)"
+	@echo "make wheel   build the wheel in dist and try it in an environment of its own"
 	@echo "make clean   remove .venv, caches and builds"
 
 demo: .venv/.app
@@ -47,12 +48,25 @@ docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
+# What a user installs: the wheel alone, away from the sources.
+wheel: .venv/.build
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --no-isolation --wheel
+	$(BIN)/python -m venv build/wheel
+	PIP_DISABLE_PIP_VERSION_CHECK=1 build/wheel/bin/python -m pip install -q -c constraints.txt \
+	  "$$(ls dist/*.whl)[app]"
+	cd build && wheel/bin/rmcvi --version && wheel/bin/rmcvi reproduce --list && \
+	  wheel/bin/rmcvi simulate seasonal --rows 200 --out wheel/stream.csv && \
+	  wheel/bin/rmcvi learn wheel/stream.csv --out wheel/stream.run --quiet && \
+	  wheel/bin/rmcvi verify wheel/stream.run
+
 clean:
 	rm -rf .venv .cache build dist
 
-# The newest interpreter that really starts (a version manager's shim may not) and can make a venv.
+# PYTHON, or the newest interpreter that really starts (a version manager's shim may not) and can
+# make a venv.
 .venv/bin/python:
-	@for python in python3.13 python3.12 python3.11 python3; do \
+	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
 	      >/dev/null 2>&1; then \
 	    echo "setting up .venv with $$("$$python" --version)"; \
@@ -76,4 +90,8 @@ clean:
 .venv/.docs: $(PINS) | .venv/bin/python
 	$(PIP) hatchling
 	$(PIP) --no-build-isolation -e '.[docs]'
+	@touch $@
+
+.venv/.build: $(PINS) | .venv/bin/python
+	$(PIP) hatchling build
 	@touch $@

@@ -44,7 +44,7 @@ def last_value(y: np.ndarray) -> np.ndarray:
 def least_squares(y: np.ndarray, season: int | None, keep: float = 0.9995) -> np.ndarray:
     """Recursive least squares on own lags 1, 2, 3 and a season's, column by column."""
     z = np.where(np.isnan(y), last_value(y), y)
-    told, lags = np.full_like(y, np.nan), [1, 2, 3, *([season] if season else [])]
+    predicted, lags = np.full_like(y, np.nan), [1, 2, 3, *([season] if season else [])]
     for i in range(y.shape[1]):
         w = np.zeros(len(lags) + 1)
         w[1], p = 1.0, np.eye(len(w)) * 10.0
@@ -53,18 +53,20 @@ def least_squares(y: np.ndarray, season: int | None, keep: float = 0.9995) -> np
             x = np.array([1.0, *(z[t - lag, i] / unit for lag in lags)])
             if not np.isfinite(x).all():
                 continue
-            told[t, i] = unit * (w @ x)
+            predicted[t, i] = unit * (w @ x)
             if not np.isnan(y[t, i]):
                 gain = p @ x / (keep + x @ p @ x)
-                w = w + gain * (y[t, i] - told[t, i]) / unit
+                w = w + gain * (y[t, i] - predicted[t, i]) / unit
                 p = (p - np.outer(gain, x @ p)) / keep
                 p = 0.5 * (p + p.T)
-    return told
+    return predicted
 
 
 def main(directory: Path, names: list[str]) -> None:
     """Print a row for each file."""
-    print("| stream | rows | rmcvi | last value | season before | lags | coverage | lost |")
+    print(
+        "| stream | rows | SeasonalLearner | last value | season before | lags | coverage | lost |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     over = []
     for path in sorted(directory.glob("*.csv")):
@@ -82,11 +84,11 @@ def main(directory: Path, names: list[str]) -> None:
         }
         unit = np.nanstd(y, 0) if y.shape[1] > 1 else np.ones(1)
 
-        def rmse(told: np.ndarray, y: np.ndarray = y, unit: np.ndarray = unit) -> float:
-            error = ((told - y) / np.where(unit > 0, unit, 1.0))[SKIPPED:]
+        def rmse(predicted: np.ndarray, y: np.ndarray = y, unit: np.ndarray = unit) -> float:
+            error = ((predicted - y) / np.where(unit > 0, unit, 1.0))[SKIPPED:]
             return float(np.sqrt(np.nanmean(error**2))) if np.isfinite(error).any() else np.nan
 
-        ours, *others = (rmse(told) for told in (mean, *rivals.values()))
+        ours, *others = (rmse(predicted) for predicted in (mean, *rivals.values()))
         best = np.nanmin(others)
         over.append(ours / best)
         cells = [

@@ -96,9 +96,9 @@ def chaotic(
         )
     model = learner.model_at(state, averaged=True)
     family = learner.family_at(state, averaged=True)
-    told = {name: float(v) for name, v in model.parameters().items() if v.ndim == 0}
-    off = max(abs(told["rho"] / 0.025 - 1), abs(told["gamma"] / 2.5 - 1))
-    text = f"rho {told['rho']:.5f}, gamma {told['gamma']:.4f}, off by {off:.2%}"
+    learned = {name: float(v) for name, v in model.parameters().items() if v.ndim == 0}
+    off = max(abs(learned["rho"] / 0.025 - 1), abs(learned["gamma"] / 2.5 - 1))
+    text = f"rho {learned['rho']:.5f}, gamma {learned['gamma']:.4f}, off by {off:.2%}"
     say("parameters, averaged iterates", text, "1 %", off <= 0.01)
     ratios = []
     for seed in range(777, 777 + held_out):

@@ -16,6 +16,7 @@ def test_what_is_declared_is_found():
     }
     rooms = {name for name, home in declared.items() if home == "rmcvi"}
     homes = {name: home for name, home in declared.items() if home != "rmcvi"}
+    assert homes.pop("__version__") == "rmcvi.version"
     assert homes == rmcvi._HOMES
     assert rooms <= set(rmcvi._ROOMS)
     assert all(hasattr(rmcvi, str(name)) for name in declared)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 
 import rmcvi
 from rmcvi.baselines import Persistence, RecursiveLeastSquares
-from rmcvi.lab.compare.comparing import compare
+from rmcvi.lab.compare.comparing import Setup, compare
 from rmcvi.lab.compare.comparison import Comparison, Row
 from tests.baselines._streams import broken
 
@@ -74,11 +74,8 @@ def ran(methods: dict[str, rmcvi.AbstractLearner], blocks: int = 7) -> Compariso
         ys,
         u,
         truth=truth(),
-        columns=(1,),
-        names=("a", "b"),
-        seeds=SEEDS,
-        blocks=blocks,
         burn_in=BURN_IN,
+        setup=Setup(columns=(1,), names=("a", "b"), seeds=SEEDS, blocks=blocks),
     )
 
 
@@ -196,10 +193,10 @@ def test_picture_is_written(tmp_path: pathlib.Path, metric: str) -> None:
 def test_refusals() -> None:
     ys, _ = broken()
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"columns": (2,)}, "columns: got"),
-        ({"names": ("a",)}, "names: got 1, expected 2"),
+        ({"setup": Setup(columns=(2,))}, "columns: got"),
+        ({"setup": Setup(names=("a",))}, "names: got 1, expected 2"),
         ({"burn_in": 60}, "burn_in: got 60"),
-        ({"seeds": ()}, "methods, seeds: got none"),
+        ({"setup": Setup(seeds=())}, "methods, seeds: got none"),
         ({"truth": np.ones((3, 2))}, "truth: got an array of shape"),
     ]
     for options, message in wrong:

@@ -31,7 +31,7 @@ def test_a_made_up_year(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     small = {"rows": 900, "placements": 2, "lengths": [6]}
     told = run("air-quality", tmp_path, quick=True, overrides=small, progress=Progress(quiet=True))
     assert set(told["rmse"]) == set(air_quality.METHODS)
-    assert told["rmse"]["rmcvi"] < told["rmse"]["persistence"]
+    assert told["rmse"]["seasonal"] < told["rmse"]["persistence"]
     assert told["failures"]["errors"].shape == (1, 2, 4)
     assert (tmp_path / "cumulative.png").exists() and (tmp_path / "failures.png").exists()
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from rmcvi.app import report
+from rmcvi.app.cli.commands import run
 from rmcvi.lab import reproduce
 from rmcvi.lab.reproduce import registry, runner
-from rmcvi.lab.reproduce.experiment import Conclusion, Desk, Drawing, Experiment
+from rmcvi.lab.reproduce.expected import TIMES
+from rmcvi.lab.reproduce.experiment import Conclusion, Drawing, Experiment, Workspace
 from rmcvi.lab.reproduce.progress import Progress
 
 
@@ -22,7 +24,7 @@ class Toy:
         self.runs: list[str] = []
 
     def cell(self, name: str) -> Any:
-        def work(desk: Desk) -> dict[str, Any]:
+        def work(workspace: Workspace) -> dict[str, Any]:
             self.runs.append(name)
             if name == "b" and self.failures:
                 self.failures -= 1
@@ -88,3 +90,80 @@ def test_every_experiment_has_its_folder() -> None:
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean 'chaotic-table1'"):
         reproduce.find("chaotic-table")
+
+
+def moved(value: Any, key: str = "") -> tuple[Any, int]:
+    """The same tree with every number elsewhere but for standard errors, and how many count."""
+    if isinstance(value, dict):
+        pairs = {k: (v, 0) if k.endswith("_error") else moved(v, k) for k, v in value.items()}
+        return {k: v for k, (v, _) in pairs.items()}, sum(n for _, n in pairs.values())
+    if isinstance(value, list) and not (len(value) == 2 and isinstance(value[0], float)):
+        items = [moved(v, key) for v in value]
+        return [v for v, _ in items], sum(n for _, n in items)
+    if isinstance(value, list):
+        return [3.0 * value[0] + 1.0, value[1]], int(key not in TIMES)
+    return f"not {value}" if isinstance(value, str) else 3.0 * value + 1.0, int(key not in TIMES)
+
+
+@pytest.mark.parametrize("name", reproduce.names())
+def test_expected_numbers_are_expected(name: str) -> None:
+    """Every one of them counts, but for times, which belong to a machine."""
+    kept = json.loads((registry.folder(name) / "expected.json").read_text())
+    assert reproduce.differences(name, kept) == []
+    other, count = moved(kept)
+    # A table of times is left out under its own name: those inside it do not count either.
+    count -= len(kept.get("microseconds", {}))
+    assert len(reproduce.differences(name, other)) == count > 3
+    assert reproduce.differences(name, {}) == [f"{key}: missing" for key in kept]
+
+
+KEPT = {
+    "error": [1.0, 0.1],
+    "single": [1.0, None],
+    "rmse": {"a": 2.0},
+    "rmse_error": {"a": 0.01},
+    "rows": [{"method": "x", "share": 0.5, "microseconds": 3.0, "relative_time": 2.0}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, []),
+        ({"error": [1.4, 0.1]}, []),  # three standard errors of a difference are .424
+        ({"error": [1.5, 0.1]}, ["error: got 1.5, expected 1 within 0.43"]),
+        ({"single": [1.06, None]}, ["single: got 1.06, expected 1 within 0.05"]),
+        ({"rmse": {"a": 2.1}}, ["rmse.a: got 2.1, expected 2 within 0.044"]),
+        ({"rmse": {"a": None}}, ["rmse.a[0]: got None, expected 2.0"]),
+        ({"rows": []}, [f"rows: got [], expected {KEPT['rows']!r}"]),
+        ({"rows": [KEPT["rows"][0] | {"microseconds": 99.0, "relative_time": 3.9}]}, []),
+        (
+            {"rows": [KEPT["rows"][0] | {"method": "y", "relative_time": 4.1}]},
+            [
+                "rows[0].method: got 'y', expected 'x'",
+                "rows[0].relative_time: got 4.1, expected 2 within a factor of 2",
+            ],
+        ),
+    ],
+)
+def test_what_differs_is_said(
+    change: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "expected.json").write_text(json.dumps(KEPT))
+    monkeypatch.setattr(registry, "folder", lambda name: tmp_path)
+    assert reproduce.differences("toy", KEPT | change) == expected
+
+
+def test_the_command_compares(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy.failures = 0
+    monkeypatch.setattr(registry, "folder", lambda name: tmp_path)
+    monkeypatch.setattr(reproduce, "find", lambda name: toy.experiment)
+    words = ["reproduce", "toy", "--quiet", "--check", "--out", str(tmp_path)]
+    for total, status in ((294.0, 0), (300.0, 0), (400.0, 1)):
+        (tmp_path / "expected.json").write_text(json.dumps({"total": total}))
+        assert run(words) == status
+    assert "total: got 294, expected 400 within 20" in capsys.readouterr().out
+    assert run([*words, "--quick"]) == 2
+    assert "--check: got --quick as well" in capsys.readouterr().err

@@ -13,9 +13,9 @@ def test_simulated_streams(tmp_path):
     assert (tmp_path / "streams.png").exists()
     for stream in ("seasons", "walks"):
         assert set(told[stream]["rmse"]) == set(METHODS)
-        assert 0.85 < told[stream]["coverage"]["rmcvi"] < 0.98
+        assert 0.85 < told[stream]["coverage"]["seasonal"] < 0.98
     seasons, walks = told["seasons"]["rmse"], told["walks"]["rmse"]
-    assert seasons["rmcvi"] < 0.8 * seasons["persistence"]
+    assert seasons["seasonal"] < 0.8 * seasons["persistence"]
     # Nothing beats the last value of a random walk by more than its noise.
     spread = told["walks"]["rmse_error"]["persistence"]
-    assert walks["persistence"] - 3 * spread < walks["rmcvi"] < 1.1 * walks["persistence"]
+    assert walks["persistence"] - 3 * spread < walks["seasonal"] < 1.1 * walks["persistence"]

@@ -35,7 +35,7 @@ class Timing(eqx.Module):
         """What ratios are made of: processor time where one thread works, else the clock's."""
         return self.processor if threads() == 1 else self.seconds
 
-    def told(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float]:
         """For a table and for JSON."""
         return {
             "microseconds": 1e6 * self.seconds,
@@ -75,9 +75,9 @@ class Program:
     @property
     def peak_bytes(self) -> int:
         """What it holds at most: state and constants once, and temporaries."""
-        told = self.compiled.memory_analysis()
-        given = told.argument_size_in_bytes + told.output_size_in_bytes
-        return int(given - told.alias_size_in_bytes + told.temp_size_in_bytes)
+        sizes = self.compiled.memory_analysis()
+        given = sizes.argument_size_in_bytes + sizes.output_size_in_bytes
+        return int(given - sizes.alias_size_in_bytes + sizes.temp_size_in_bytes)
 
 
 def compiled(function: Callable[..., PyTree], state: PyTree, *constants: Any, hasty: bool) -> Any:

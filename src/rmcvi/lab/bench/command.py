@@ -51,15 +51,16 @@ def bench(
         return 0
     if name is not None and name not in WORKLOADS:
         raise Refusal(f"NAME: got {name!r}, expected one of {', '.join(WORKLOADS)}")
-    told: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     with pinned(threads):
         for chosen in WORKLOADS if name is None else (name,):
             with Console(stderr=True).status(f"{chosen}: compiling and measuring"):
                 outcome = WORKLOADS[chosen](quick=quick)
             _print(console, outcome)
-            told[chosen] = outcome.to_json()
+            outcomes[chosen] = outcome.to_json()
             if to is not None:
-                to.write_text(json.dumps(told if name is None else told[name], indent=1) + "\n")
+                found = outcomes if name is None else outcomes[name]
+                to.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 
@@ -69,7 +70,7 @@ def _list(console: Console) -> None:
 
 
 def _print(console: Console, outcome: Outcome) -> None:
-    told = outcome.to_json()["machine"]
+    machine = outcome.to_json()["machine"]
     table = Table(title=outcome.title, title_justify="left", box=SIMPLE_HEAD)
     columns = [c for c in outcome.rows[0] if any(r[c] is not None for r in outcome.rows)]
     console.width = max(console.width, 13 * len(columns))
@@ -82,8 +83,8 @@ def _print(console: Console, outcome: Outcome) -> None:
         mark = "[green]met[/green]   " if target.met else "[red]missed[/red]"
         console.print(f"{mark} {escape(target.text)}")
     console.print(
-        f"[dim]{told['threads']} thread(s) of {told['cores']} cores, {told['precision']}, jax "
-        f"{told['jax']}, {told['backend']}; times in microseconds"
+        f"[dim]{machine['threads']} thread(s) of {machine['cores']} cores, {machine['precision']}, "
+        f"jax {machine['jax']}, {machine['backend']}; times in microseconds"
         f"{'; quick: sizes too small to judge speed by' if outcome.quick else ''}[/dim]\n"
     )
 

@@ -24,7 +24,7 @@ def fleet(quick: bool = False) -> Outcome:
     rows = []
     for count in counts:
         timing = timings[str(count)]
-        rows.append({"streams": count, "per_second": count / timing.cost, **timing.told()})
+        rows.append({"streams": count, "per_second": count / timing.cost, **timing.to_json()})
     rate = {row["streams"]: row["per_second"] for row in rows}
     numbers = {f"throughput_{count}": rate[count] for count in counts}
     many = 3 if quick else 100

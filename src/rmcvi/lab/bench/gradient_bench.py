@@ -35,15 +35,15 @@ def gradient(quick: bool = False) -> Outcome:
     late = slice(recursions["windowed"].window, None)
     keys = jax.random.split(jax.random.key(3), seeds)
 
-    def told(name: str, count: int) -> Any:
+    def gradients(name: str, count: int) -> Any:
         values = problem.increments(recursions[name], keys[:count], quick)
         return jax.tree.map(lambda v: v[:, late], values)
 
-    windowed = told("windowed", seeds)
-    first, full = jax.tree.map(lambda v: v[:1], windowed), told("full", 1)
+    windowed = gradients("windowed", seeds)
+    first, full = jax.tree.map(lambda v: v[:1], windowed), gradients("full", 1)
     missed = jax.tree.map(jnp.subtract, first, full)
     difference = (squared_norm(missed) / squared_norm(full)) ** 0.5
-    spread = _variance(windowed) / _variance(told("sampled", seeds))
+    spread = _variance(windowed) / _variance(gradients("sampled", seeds))
     speed = {n: timings[n].cost / timings["windowed"].cost for n in ("full", "sampled")}
     numbers = {
         "particles": num,
@@ -61,7 +61,7 @@ def gradient(quick: bool = False) -> Outcome:
         Target(f"relative difference below 1e-3: {difference:.1e}", difference < 1e-3),
     ]
     rows = [
-        {"gradient": name, **timings[name].told(), "megabytes": memory[name]} for name in timings
+        {"gradient": name, **timings[name].to_json(), "megabytes": memory[name]} for name in timings
     ]
     title = f"One learning step, {num} particles, {problem.parameters} parameters"
     return Outcome("gradient", title, numbers, rows, targets, quick)

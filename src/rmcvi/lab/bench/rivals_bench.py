@@ -25,7 +25,7 @@ from rmcvi.baselines import (
 from rmcvi.contract import Trainable
 from rmcvi.families import InnovationFamily, LinearGaussianFamily
 from rmcvi.lab.bench.outcome import Outcome, Target
-from rmcvi.lab.compare import compare
+from rmcvi.lab.compare import Setup, compare
 from rmcvi.learners import OnlineEstimator
 from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI, NaturalRMCVI
@@ -39,19 +39,20 @@ def rivals(quick: bool = False) -> Outcome:
     truth = ChaoticRNN(dim=DIM)
     xs, ys = simulate(truth, jax.random.key(0), length)
     methods = _ours(quick) | _theirs(quick)
-    found = compare(methods, ys, truth=xs, blocks=4 if quick else 20, burn_in=length // 4)
+    setup = Setup(blocks=4 if quick else 20)
+    found = compare(methods, ys, truth=xs, burn_in=length // 4, setup=setup)
     ours = [r for r in found.rows if r.name.startswith("rmcvi") and r.rmse is not None]
     rows, numbers = [], {}
     for row in found.rows:
-        told: dict[str, Any] = {"method": row.name, "rmse": row.rmse, "state_rmse": row.state_rmse}
-        told["log_score"] = row.log_score
-        told["microseconds"] = None if row.seconds is None else 1e6 * row.seconds
+        entry: dict[str, Any] = {"method": row.name, "rmse": row.rmse, "state_rmse": row.state_rmse}
+        entry["log_score"] = row.log_score
+        entry["microseconds"] = None if row.seconds is None else 1e6 * row.seconds
         equal = [r.seconds for r in ours if row.rmse and r.rmse and r.rmse <= 1.01 * row.rmse]
         fastest = min((s for s in equal if s is not None), default=None)
-        told["speedup"] = None if fastest is None or not row.seconds else row.seconds / fastest
-        told["failure"] = row.failure
-        rows.append(told)
-        numbers[row.name] = told["speedup"]
+        entry["speedup"] = None if fastest is None or not row.seconds else row.seconds / fastest
+        entry["failure"] = row.failure
+        rows.append(entry)
+        numbers[row.name] = entry["speedup"]
     learned = [r for r in rows if not r["method"].startswith("rmcvi") and r["speedup"] is not None]
     targets = [
         Target(

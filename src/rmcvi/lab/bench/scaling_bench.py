@@ -67,7 +67,7 @@ def _measure(axis: str, case: Case, quick: bool) -> dict[str, Any]:
         "axis": axis,
         **case,
         "parameters": problem.parameters,
-        **timing.told(),
+        **timing.to_json(),
         "megabytes": program.peak_bytes / 1e6,
     }
 

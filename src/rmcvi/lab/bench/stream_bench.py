@@ -31,7 +31,7 @@ def stream(quick: bool = False) -> Outcome:
         timings = take_turns(loops, 2 if quick else 7)
         for name, timing in timings.items():
             rate = 1.0 / timing.cost
-            rows.append({"particles": num, "loop": name, "per_second": rate, **timing.told()})
+            rows.append({"particles": num, "loop": name, "per_second": rate, **timing.to_json()})
         for name in ("update", "run"):
             numbers[f"{name}_over_scan_{num}"] = timings[name].cost / timings["scan"].cost
     early, late, length = _long(quick)
@@ -95,7 +95,7 @@ class HostLoop:
 
 
 def _nothing(learner: Any, state: Any, info: Any) -> Any:
-    """What is told is of no interest here."""
+    """Nothing is kept."""
     return info.step.elbo
 
 

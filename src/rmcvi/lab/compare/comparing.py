@@ -5,6 +5,7 @@ order turning by one place each time, so that a busy machine is busy for all of 
 are compiled and warmed up before the clock starts.
 """
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +20,35 @@ from rmcvi.lab.compare.comparison import Comparison
 from rmcvi.lab.compare.trial import Stream, Trial
 
 
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What is scored, and how often methods run."""
+
+    columns: Sequence[int] | None = None
+    """Coordinates that errors, coverage and widths are about (default: all). The log score is
+    always that of the whole observation."""
+    names: Sequence[str] | None = None
+    """Names of all coordinates."""
+    seeds: Sequence[int] = (0,)
+    """One pass each; accuracy is averaged and times are pooled."""
+    blocks: int = 10
+    """How many times methods take turns in a pass: enough for quartiles of the time."""
+
+    def scored(self, dim: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The scored ones of `dim` coordinates and their names."""
+        titles = tuple(f"y{j}" for j in range(dim)) if self.names is None else tuple(self.names)
+        if len(titles) != dim:
+            raise ValueError(f"names: got {len(titles)}, expected {dim}, one per coordinate")
+        columns = range(dim) if self.columns is None else self.columns
+        chosen = tuple(check_int("columns", c, 0) for c in columns)
+        if not chosen or max(chosen) >= dim:
+            raise ValueError(f"columns: got {self.columns}, expected some of 0 to {dim - 1}")
+        return chosen, tuple(titles[c] for c in chosen)
+
+
+DEFAULT = Setup()
+
+
 def compare(
     methods: Mapping[str, AbstractLearner],
     ys: ArrayLike,
@@ -26,11 +56,8 @@ def compare(
     dt: ArrayLike | None = None,
     *,
     truth: ArrayLike | None = None,
-    columns: Sequence[int] | None = None,
-    names: Sequence[str] | None = None,
-    seeds: Sequence[int] = (0,),
-    blocks: int = 10,
     burn_in: int = 0,
+    setup: Setup = DEFAULT,
 ) -> Comparison:
     """Run every method over the stream; one that fails keeps its row, with the reason.
 
@@ -41,26 +68,22 @@ def compare(
         dt: length of each step.
         truth: latent states, NaN = unknown, for methods with `filter(state)` of the same dimension
             (the filter is then part of the time).
-        columns: coordinates that errors, coverage and widths are about (default: all). The log
-            score is always that of the whole observation.
-        names: names of all coordinates.
-        seeds: one pass each; accuracy is averaged and times are pooled.
-        blocks: how many times methods take turns in a pass.
         burn_in: first rows, which are learned from and not scored.
+        setup: what is scored and how often methods run.
     """
     ys = np.asarray(ys, float)
     check_array("ys", ys, (None, None))
     length, dim = ys.shape
     if check_int("burn_in", burn_in, 0) >= length:
         raise ValueError(f"burn_in: got {burn_in}, expected less than the {length} rows of ys")
-    seeds = tuple(check_int("seeds", seed, 0) for seed in seeds)
+    seeds = tuple(check_int("seeds", seed, 0) for seed in setup.seeds)
     if not methods or not seeds:
         raise ValueError("methods, seeds: got none, expected at least one of each")
-    chosen, titles = _columns(columns, names, dim)
+    chosen, titles = setup.scored(dim)
     states = None if truth is None else np.asarray(truth, float)
     if states is not None:
         check_array("truth", states, (length, None))
-    stream = Stream(ys, u, dt, states, min(check_int("blocks", blocks), length))
+    stream = Stream(ys, u, dt, states, min(check_int("blocks", setup.blocks), length))
     trials = [Trial(name, learner, stream, seeds[0]) for name, learner in methods.items()]
     turn = 0
     for seed in seeds:
@@ -80,19 +103,6 @@ def compare(
         precision=str(jnp.zeros(()).dtype),
         platform=jax.default_backend(),
     )
-
-
-def _columns(
-    columns: Sequence[int] | None, names: Sequence[str] | None, dim: int
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The scored coordinates and their names."""
-    titles = tuple(f"y{j}" for j in range(dim)) if names is None else tuple(names)
-    if len(titles) != dim:
-        raise ValueError(f"names: got {len(titles)}, expected {dim}, one per coordinate")
-    chosen = range(dim) if columns is None else [check_int("columns", c, 0) for c in columns]
-    if not chosen or max(chosen) >= dim:
-        raise ValueError(f"columns: got {columns}, expected some of 0 to {dim - 1}")
-    return tuple(chosen), tuple(titles[c] for c in chosen)
 
 
 def _threads() -> int:

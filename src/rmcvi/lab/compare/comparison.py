@@ -72,7 +72,7 @@ class Comparison:
     platform: str
 
     @property
-    def told_threads(self) -> str:
+    def threads_in_words(self) -> str:
         """The number of threads in words."""
         return f"{self.threads} thread" + "s" * (self.threads > 1)
 
@@ -109,7 +109,7 @@ class Comparison:
         seeds = f"{len(self.seeds)} seed" + "s" * (len(self.seeds) > 1)
         foot = (
             f"{counted} of {self.length} rows scored, columns {', '.join(self.columns)}; {seeds}; "
-            f"{self.precision} on {self.platform}, {self.told_threads}"
+            f"{self.precision} on {self.platform}, {self.threads_in_words}"
         )
         return "\n".join([*lines, *failed, foot])
 

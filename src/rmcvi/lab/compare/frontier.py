@@ -44,7 +44,7 @@ def draw(comparison: "Comparison", path: pathlib.Path, metric: str, label: str) 
         zorder=0,
     )
     axes.set_xscale("log")
-    axes.set_xlabel(f"time per observation (microseconds, {comparison.told_threads})")
+    axes.set_xlabel(f"time per observation (microseconds, {comparison.threads_in_words})")
     axes.set_ylabel(label)
     axes.grid(True, which="major", color="0.92")
     failed = [row.name for row in comparison.rows if row.failure is not None]

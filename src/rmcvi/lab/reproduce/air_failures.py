@@ -5,13 +5,14 @@ twelve more hours and knows which values are lost; detection sees the broken val
 nothing.
 """
 
+from statistics import NormalDist
 from typing import Any
 
 import jax
 import numpy as np
 
 import rmcvi
-from rmcvi.lab.reproduce.experiment import Settings
+from rmcvi.lab.reproduce.experiment import Arrays, Settings
 from rmcvi.monitors import PeerMonitor, SensorMonitor
 
 AFTER = 12
@@ -21,16 +22,16 @@ EVERY = 100
 HISTORY = 1000
 """Rows before a failure that the monitors have seen."""
 KINDS = ("freeze", "spike", "drift")
-WAYS = ("rmcvi", "lstm", "interpolation", "last value")
+WAYS = ("seasonal", "lstm", "interpolation", "last value")
 
 
-def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, np.ndarray]:
+def failures(year: Any, seasonal: Any, lstm: Any, settings: Settings) -> dict[str, np.ndarray]:
     """Errors (length, placement, way), coverage, delays (length, placement, kind) in hours.
 
     `false_alarms` is the share of hours in which each column is suspected as it is.
     """
-    states = [_states(ours, year.y, None), _states(lstm, year.z, year.u)]
-    told = _predictions(ours, year.y)
+    states = [_states(seasonal, year.y, None), _states(lstm, year.z, year.u)]
+    predictions = _predictions(seasonal, year.y)
     rng = np.random.default_rng(settings["seed"])
     lengths, count = settings["lengths"], settings["placements"]
     errors = np.full((len(lengths), count, len(WAYS)), np.nan)
@@ -42,18 +43,35 @@ def failures(year: Any, ours: Any, lstm: Any, settings: Settings) -> dict[str, n
         for n in range(count):
             start, column = _place(rng, year.y, length)
             errors[g, n], cover[g, n] = _reconstruct(
-                year, (ours, lstm), states, start, column, length
+                year, (seasonal, lstm), states, start, column, length
             )
             for k, kind in enumerate(KINDS):
                 broken = _break(rng, year.y[:, column], start, length, kind)
-                delays[g, n, k] = _delay(ours, states[0], told, year.y, start, column, broken)
-    score = _watch(year.y, told.p_value, 0.5 * (told.high - told.low))
+                delays[g, n, k] = _delay(
+                    seasonal, states[0], predictions, year.y, start, column, broken
+                )
+    score = _watch(year.y, predictions.p_value, predictions.low, predictions.high)
     return {
         "errors": errors,
         "coverage": cover,
         "delays": delays,
         "lengths": np.array(lengths),
         "false_alarms": (score > 0.5).mean(0),
+    }
+
+
+def summary(failed: Arrays) -> dict[str, Any]:
+    """Errors by length and way (with standard errors), shares noticed by kind, false alarms."""
+    errors, delays = np.asarray(failed["errors"]), np.asarray(failed["delays"])
+    count = errors.shape[1]
+    means, spread = errors.mean(1), errors.std(1, ddof=1) / count**0.5
+    return {
+        "reconstruction": {
+            str(int(length)): {way: [means[g, w], spread[g, w]] for w, way in enumerate(WAYS)}
+            for g, length in enumerate(np.asarray(failed["lengths"]))
+        },
+        "noticed": {kind: np.isfinite(delays[:, :, k]).mean(1) for k, kind in enumerate(KINDS)},
+        "false_alarms": float(np.mean(np.asarray(failed["false_alarms"]))),
     }
 
 
@@ -78,8 +96,8 @@ def _states(learner: Any, rows: np.ndarray, inputs: np.ndarray | None) -> list[A
 
 def _predictions(learner: Any, rows: np.ndarray) -> Any:
     state = learner.init(jax.random.key(0))
-    _, told = rmcvi.scan(learner, state, rows, collect=_collect)
-    return jax.tree.map(np.asarray, told)
+    _, predictions = rmcvi.scan(learner, state, rows, collect=_collect)
+    return jax.tree.map(np.asarray, predictions)
 
 
 def _place(rng: np.random.Generator, rows: np.ndarray, length: int) -> tuple[int, int]:
@@ -94,19 +112,21 @@ def _place(rng: np.random.Generator, rows: np.ndarray, length: int) -> tuple[int
 def _reconstruct(
     year: Any, learners: Any, states: Any, start: int, column: int, length: int
 ) -> tuple[np.ndarray, float]:
-    """Root mean square errors in standard units by way, and coverage of our 90 % band."""
-    ours, lstm = learners
+    """RMSE in standard units by way, and coverage of the 90 % band of `SeasonalLearner`."""
+    seasonal, lstm = learners
     end = start + length + AFTER
     truth, unit = year.y[start : start + length, column], year.scale[column]
     rows, standard = year.y[start:end].copy(), year.z[start:end].copy()
     rows[:length, column] = standard[:length, column] = np.nan
     at = start // EVERY
-    state, _ = rmcvi.scan(ours, _copy(states[0][at]), rows, collect=_collect)
-    band = ours.impute(state, len(rows) - 1)
+    state, _ = rmcvi.scan(seasonal, _copy(states[0][at]), rows, collect=_collect)
+    band = seasonal.impute(state, len(rows) - 1)
     mean, low, high = (np.asarray(v)[:length, column] for v in (band.mean, band.low, band.high))
-    _, told = rmcvi.scan(lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect)
+    _, by_lstm = rmcvi.scan(
+        lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect
+    )
     shift = np.nanmean(year.y[:, column] - unit * year.z[:, column])
-    network = unit * np.asarray(told.mean)[:length, column] + shift
+    network = unit * np.asarray(by_lstm.mean)[:length, column] + shift
     whole = year.y[:, column].copy()
     whole[start : start + length] = np.nan
     known = np.flatnonzero(~np.isnan(whole))
@@ -134,7 +154,7 @@ def _break(
 def _delay(
     learner: Any,
     states: list[Any],
-    told: Any,
+    predictions: Any,
     rows: np.ndarray,
     start: int,
     column: int,
@@ -146,16 +166,18 @@ def _delay(
     _, after = rmcvi.scan(learner, _copy(states[start // EVERY]), now, collect=_collect)
     before = slice(max(0, start - HISTORY), start)
     shown = [(rows[before], now)]
-    shown += [(getattr(told, n)[before], getattr(after, n)) for n in ("p_value", "low", "high")]
+    shown += [
+        (getattr(predictions, n)[before], getattr(after, n)) for n in ("p_value", "low", "high")
+    ]
     empty = np.full((HISTORY - start + before.start, rows.shape[1]), np.nan)
     ys, p, low, high = (np.concatenate([empty, old, np.asarray(new)]) for old, new in shown)
-    score = _watch(ys, p, 0.5 * (high - low))[HISTORY:, column]
+    score = _watch(ys, p, low, high)[HISTORY:, column]
     alarm = np.flatnonzero(score > 0.5)
     return float(alarm[0] + 1) if alarm.size else np.inf
 
 
 @jax.jit
-def _scan_monitor(ys: Any, p: Any, spread: Any) -> Any:
+def _scan_monitor(ys: Any, p: Any, deviation: Any) -> Any:
     sensors, peers = SensorMonitor(), PeerMonitor()
 
     def step(states, row):
@@ -164,8 +186,10 @@ def _scan_monitor(ys: Any, p: Any, spread: Any) -> Any:
         return (first, second), jax.numpy.maximum(score, apart)
 
     start = sensors.init(ys.shape[1]), peers.init(ys.shape[1])
-    return jax.lax.scan(step, start, (ys, p, spread))[1]
+    return jax.lax.scan(step, start, (ys, p, deviation))[1]
 
 
-def _watch(ys: np.ndarray, p: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    return np.asarray(_scan_monitor(*(jax.numpy.asarray(v, float) for v in (ys, p, spread))))
+def _watch(ys: np.ndarray, p: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Failure scores of rows with their p-values and 90 % intervals."""
+    deviation = 0.5 * (high - low) / NormalDist().inv_cdf(0.95)
+    return np.asarray(_scan_monitor(*(jax.numpy.asarray(v, float) for v in (ys, p, deviation))))

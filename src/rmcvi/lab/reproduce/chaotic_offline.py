@@ -30,10 +30,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 
 NAMES = {"score": "RMCVI, recursive score", "pathwise": "pathwise, backward sampling"}
@@ -70,7 +70,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """One cell per fit and method, then the times."""
 
     def fit(method: str, seed: int) -> Cell:
-        def run(desk: Desk) -> Arrays:
+        def run(workspace: Workspace) -> Arrays:
             model = network(seed)
             xs, ys = sequence(model, seed, settings["length"])
             family = _start(model, seed)
@@ -79,12 +79,12 @@ def cells(settings: Settings) -> dict[str, Cell]:
             now, back = filter_and_smooth(model, trained, recursion, ys)
             found = {"filter": error(now, xs), "smooth": error(back, xs)}
             floor = floors(model, xs, ys, settings["floor_particles"], 8)
-            desk.say(f"{NAMES[method]}, fit {seed}: {found}, floor {floor}")
+            workspace.say(f"{NAMES[method]}, fit {seed}: {found}, floor {floor}")
             return found | {"floor": np.array(floor)}
 
         return run
 
-    def times(desk: Desk) -> Arrays:
+    def times(workspace: Workspace) -> Arrays:
         model = network(0)
         _, ys = sequence(model, 0, settings["length"])
         family, key = _start(model, 0), jax.random.key(0)
@@ -133,14 +133,14 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     rows = []
     for m, method in enumerate(NAMES):
         some = [found[f"{method}{i}"] for i in range(settings["fits"])]
-        told = {
+        entry = {
             "filter": mean_and_error([float(v["filter"]) for v in some]),
             "smooth": mean_and_error([float(v["smooth"]) for v in some]),
             "ms_per_gradient": 1e3 * float(np.median(taken[:, m])),
         }
-        numbers[method] = told
+        numbers[method] = entry
         rows.append(
-            [NAMES[method], told["filter"], told["smooth"], round(told["ms_per_gradient"], 2)]
+            [NAMES[method], entry["filter"], entry["smooth"], round(entry["ms_per_gradient"], 2)]
         )
     floor = np.array([found[f"score{i}"]["floor"] for i in range(settings["fits"])])
     numbers["floor"] = {"filter": floor[:, 0].mean(), "smooth": floor[:, 1].mean()}
@@ -162,11 +162,11 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
 def _drawing(numbers: Mapping[str, Any]) -> Drawing:
     made, axes = report.figure(width=6.0, height=3.2)
     for method, name in (("score", "rmcvi"), ("pathwise", "pathwise")):
-        told = numbers[method]
+        entry = numbers[method]
         axes[0, 0].errorbar(
-            told["ms_per_gradient"],
-            told["smooth"][0],
-            yerr=np.nan_to_num(told["smooth"][1]),
+            entry["ms_per_gradient"],
+            entry["smooth"][0],
+            yerr=np.nan_to_num(entry["smooth"][1]),
             **report.look(name, label=NAMES[method]),
         )
     axes[0, 0].axhline(numbers["floor"]["smooth"], **report.look("floor"))

@@ -22,10 +22,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 from rmcvi.lab.reproduce.streaming import learn_in_blocks
 
@@ -65,7 +65,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
     def held(i: int) -> tuple[Any, Any]:
         return sequence(truth, 500 + i, settings["held_length"])
 
-    def floor(desk: Desk) -> Arrays:
+    def floor(workspace: Workspace) -> Arrays:
         count, rows = settings["floor_particles"], []
         for i in range(settings["held_out"]):
             xs, ys = held(i)
@@ -73,13 +73,13 @@ def cells(settings: Settings) -> dict[str, Cell]:
         return {"errors": np.array(rows)}
 
     def run(entry: Mapping[str, Any]) -> Cell:
-        return lambda desk: _learn(entry, settings, truth, held, desk)
+        return lambda workspace: _learn(entry, settings, truth, held, workspace)
 
     return {"floor": floor} | {m["kind"]: run(m) for m in settings["methods"]}
 
 
 def _learn(
-    entry: Mapping[str, Any], settings: Settings, truth: Any, held: Any, desk: Desk
+    entry: Mapping[str, Any], settings: Settings, truth: Any, held: Any, workspace: Workspace
 ) -> Arrays:
     blocks, length = settings["blocks"], entry["length"]
     learner = learner_of(entry, settings["weights"])
@@ -108,8 +108,8 @@ def _learn(
         blocks,
         observe,
         collect,
-        desk.scratch,
-        desk.say,
+        workspace.scratch,
+        workspace.say,
     )
     last = slice((blocks - 1) * size, (blocks - 1) * size + min(size, settings["held_length"]))
     training = floors(truth, xs[last], ys[last], settings["floor_particles"], LAG)
@@ -122,9 +122,9 @@ def _learn(
         errors.append([error(now, xe), error(back, xe)])
         if i == 0:
             shown = {"x": xe[:SEEN, 0], "y": ye[:SEEN, 0], "smoothed": back[:SEEN, 0]}
-    told = {"rho": averaged["rho"], "gamma": averaged["gamma"], "errors": np.array(errors)}
+    learned = {"rho": averaged["rho"], "gamma": averaged["gamma"], "errors": np.array(errors)}
     blocked = {f"history_{name}": values for name, values in history.items()}
-    found = told | blocked | {"training_floor": np.array(training)} | shown
+    found = learned | blocked | {"training_floor": np.array(training)} | shown
     return {name: np.asarray(value) for name, value in found.items()}
 
 
@@ -139,7 +139,7 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         over = errors / floor[:, :2] - 1.0
         off = max(abs(float(cell["rho"]) / 0.025 - 1.0), abs(float(cell["gamma"]) / 2.5 - 1.0))
         last, training = np.asarray(cell["history_filter"])[-1], np.asarray(cell["training_floor"])
-        told = {
+        row = {
             "filter_over_floor": mean_and_error(over[:, 0])[0],
             "smooth_over_floor": mean_and_error(over[:, 1])[0],
             "parameter_error": off,
@@ -148,24 +148,24 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
             "filter": mean_and_error(errors[:, 0]),
             "smooth": mean_and_error(errors[:, 1]),
             "training_filter": float(last),
-            "training_floor": training,
+            "training_floor": {"filter": training[0], "smooth": training[1]},
             "observations": entry["length"],
             "particles": entry["particles"],
         }
-        numbers["methods"][entry["kind"]] = told
+        numbers["methods"][entry["kind"]] = row
         rows.append(
             [
                 f"{name}, N = {entry['particles']}, {entry['length']} observations",
                 float(last),
-                told["filter"],
-                told["smooth"],
-                f"{told['rho']:.5f}",
-                f"{told['gamma']:.4f}",
+                row["filter"],
+                row["smooth"],
+                f"{row['rho']:.5f}",
+                f"{row['gamma']:.4f}",
             ]
         )
         remarks.append(
-            f"{name}: filtering {told['filter_over_floor']:+.2%} and smoothing "
-            f"{told['smooth_over_floor']:+.2%} against a particle smoother that knows the "
+            f"{name}: filtering {row['filter_over_floor']:+.2%} and smoothing "
+            f"{row['smooth_over_floor']:+.2%} against a particle smoother that knows the "
             f"parameters; parameters within {off:.2%}."
         )
     first = numbers["methods"][settings["methods"][0]["kind"]]

@@ -18,10 +18,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 
 CLOSE = 0.01
@@ -75,7 +75,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
         model = network(i)
         return (model, *sequence(model, i, length))
 
-    def floor(desk: Desk) -> Arrays:
+    def floor(workspace: Workspace) -> Arrays:
         rows = []
         for i in range(settings["sequences"]):
             model, xs, ys = data(i)
@@ -83,18 +83,18 @@ def cells(settings: Settings) -> dict[str, Cell]:
         return {"errors": np.array(rows)}
 
     def accuracy(entry: Mapping[str, Any]) -> Cell:
-        def run(desk: Desk) -> Arrays:
+        def run(workspace: Workspace) -> Arrays:
             rows = []
             for i in range(min(entry.get("sequences", np.inf), settings["sequences"])):
                 model, xs, ys = data(i)
                 now, back = follow(*method(entry, model), model, ys, jax.random.key(50 + i))
                 rows.append([error(now, xs), error(back[1:], xs[:-1])])
-            desk.say(f"{label(entry)}: {np.mean(rows, 0)}")
+            workspace.say(f"{label(entry)}: {np.mean(rows, 0)}")
             return {"errors": np.array(rows)}
 
         return run
 
-    def times(desk: Desk) -> Arrays:
+    def times(workspace: Workspace) -> Arrays:
         model, _, ys = data(0)
         ys = ys[: settings["timed"]]
         made = [method(entry, model) for entry in settings["methods"]]

@@ -20,14 +20,14 @@ Arrays = Mapping[str, np.ndarray | float]
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Where a cell works: a folder for what must survive an interruption, and a voice."""
+class Workspace:
+    """What a cell may use: a folder that survives an interruption, and lines of progress."""
 
     scratch: Path
     say: Callable[[str], None]
 
 
-Cell = Callable[[Desk], Arrays]
+Cell = Callable[[Workspace], Arrays]
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 from rmcvi.models import LinearGaussian
 
@@ -87,7 +87,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """One cell per kind of family."""
 
     def measure(kind: str) -> Cell:
-        def run(desk: Desk) -> Arrays:
+        def run(workspace: Workspace) -> Arrays:
             model = stationary()
             family = trained(settings, kind, model)
             block = settings["block"]
@@ -201,22 +201,22 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     """Rates beside their bounds, and the COLBO beside the evidence."""
     rows, numbers = [], {}
     for kind, cell in found.items():
-        told = {name: rate(cell[name]) for name in ("h", "u", "v", "dobrushin", "paper", "carry")}
+        entry = {name: rate(cell[name]) for name in ("h", "u", "v", "dobrushin", "paper", "carry")}
         elbo, evidence = (np.asarray(cell[k], float) for k in ("elbo", "evidence"))
         count = len(elbo)
         half = count // 2
         halves = [elbo[half - 1] / half, (elbo[-1] - elbo[half - 1]) / (count - half)]
-        told |= {
+        entry |= {
             "carry_bound": float(cell["norm"]),
             "colbo": elbo[-1] / count,
             "colbo_first_half": halves[0],
             "colbo_second_half": halves[1],
             "evidence_rate": evidence[-1] / count,
         }
-        numbers[kind] = told
+        numbers[kind] = entry
         names = ("h", "u", "v", "dobrushin", "paper", "carry", "carry_bound")
-        rows.append([kind, *(round(told[n], 4) for n in names)])
-        rows[-1] += [round(told["colbo"], 3), round(told["evidence_rate"], 3)]
+        rows.append([kind, *(round(entry[n], 4) for n in names)])
+        rows[-1] += [round(entry["colbo"], 3), round(entry["evidence_rate"], 3)]
     head = ["family", "h", "u", "v", "Dobrushin", "paper's bound", "a", "bound of a"]
     table = report.Table(
         [*head, "ELBO/t", "evidence/t"],

@@ -23,10 +23,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 from rmcvi.models import LinearGaussian
 from rmcvi.recursion import ideal_elbo
@@ -139,12 +139,12 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """One cell per gradient, and the evidence."""
 
     def run(method: str) -> Cell:
-        def work(desk: Desk) -> Arrays:
+        def work(workspace: Workspace) -> Arrays:
             return {"elbo": train(settings, method)}
 
         return work
 
-    def evidence(desk: Desk) -> Arrays:
+    def evidence(workspace: Workspace) -> Arrays:
         truths, _, sequences = models(settings)
         values = eqx.filter_vmap(lambda m, ys: log_evidence(m, ys))(truths, sequences)
         return {"evidence": np.asarray(values) / settings["length"]}

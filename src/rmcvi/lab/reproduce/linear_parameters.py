@@ -16,10 +16,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 from rmcvi.lab.reproduce.linear import absolute_errors, diagonals, pair
 
@@ -91,7 +91,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """One cell per seed, in which the methods take turns, block by block."""
 
     def stream(seed: int) -> Cell:
-        def run(desk: Desk) -> Arrays:
+        def run(workspace: Workspace) -> Arrays:
             truth, start = pair(settings["dim"], seed)
             _, ys = rmcvi.simulate(truth, jax.random.key(1000 + seed), settings["length"])
             learners = [learner(entry, start) for entry in settings["methods"]]
@@ -109,9 +109,9 @@ def cells(settings: Settings) -> dict[str, Cell]:
                     )
                     found[m].append(absolute_errors(f, g, truth))
                     taken[m].append((time.process_time() - begun) / block)
-                desk.say(f"seed {seed}, {begin + block} observations")
-            told: dict[str, Any] = {f"errors{m}": np.concatenate(e) for m, e in enumerate(found)}
-            return told | {f"seconds{m}": np.array(s[1:]) for m, s in enumerate(taken)}
+                workspace.say(f"seed {seed}, {begin + block} observations")
+            arrays: dict[str, Any] = {f"errors{m}": np.concatenate(e) for m, e in enumerate(found)}
+            return arrays | {f"seconds{m}": np.array(s[1:]) for m, s in enumerate(taken)}
 
         return run
 
@@ -145,13 +145,13 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     start = rows[0]["curve"][0]
     rival, ours = _equal(rows)
     ratio = None if ours is None else rival["microseconds"] / ours["microseconds"]
-    told = ("method", "observations", "mae_transition", "mae_emission", "mae_at_common")
-    told = (*told, "microseconds")
+    keys = ("method", "observations", "mae_transition", "mae_emission", "mae_at_common")
+    keys = (*keys, "microseconds")
     numbers = {
         "compute_ratio_at_rivals_error": ratio,
         "common_observations": common,
         "start": {"mae_transition": start[0], "mae_emission": start[1]},
-        "rows": [{k: r[k] for k in told} for r in rows],
+        "rows": [{k: r[k] for k in keys} for r in rows],
     }
     remarks = [f"At the start: MAE of F {start[0]:.3f}, of G {start[1]:.3f}."]
     remarks += [
@@ -170,7 +170,7 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     head = ["method", "observations", "MAE of F", "MAE of G", f"both, after {common}"]
     table = report.Table(
         [*head, "us/observation"],
-        [[r[k] for k in told] for r in rows],
+        [[r[k] for k in keys] for r in rows],
         "Means over the last tenth of the observations, with standard errors over seeds; processor "
         "time, median over blocks in which the methods take turns.",
     )

@@ -16,10 +16,10 @@ from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 from rmcvi.lab.reproduce.linear import absolute_errors, own_family, pair
 from rmcvi.recursion import ideal_elbo
@@ -58,7 +58,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """One stream per seed and mode."""
 
     def stream(seed: int, mode: str) -> Cell:
-        def run(desk: Desk) -> Arrays:
+        def run(workspace: Workspace) -> Arrays:
             truth, start = pair(settings["dim"], seed)
             _, ys = rmcvi.simulate(truth, jax.random.key(1000 + seed), settings["length"])
             xe, ye = rmcvi.simulate(truth, jax.random.key(2000 + seed), HELD_OUT)
@@ -77,12 +77,14 @@ def cells(settings: Settings) -> dict[str, Cell]:
                     model: Any = learned.model_at(state)
                     errors.append(absolute_errors(model.transition, model.emission, truth))
                     elbos.append(bound(model, learned.family_at(state), ye)[-1] / HELD_OUT)
-                    desk.say(f"{mode}, seed {seed}, {begin} observations: gap {float(gap):.4f}")
+                    workspace.say(
+                        f"{mode}, seed {seed}, {begin} observations: gap {float(gap):.4f}"
+                    )
                 if begin < settings["length"]:
-                    state, told = rmcvi.scan(
+                    state, bounds = rmcvi.scan(
                         learned, state, ys[begin : begin + block], collect=_increment
                     )
-                    elbo.append(told)
+                    elbo.append(bounds)
             return {
                 "increment": np.concatenate(elbo),
                 "evidence": np.asarray(kalman_filter(truth, ys).log_evidence),
@@ -113,8 +115,8 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     marks, last = settings["checkpoints"], settings["length"] // 5
     kept: dict[str, list[dict[str, np.ndarray]]] = {}
     for name, cell in found.items():
-        told = {k: np.asarray(v, float) for k, v in cell.items()}
-        kept.setdefault(name.rstrip("0123456789"), []).append(told)
+        arrays = {k: np.asarray(v, float) for k, v in cell.items()}
+        kept.setdefault(name.rstrip("0123456789"), []).append(arrays)
     rows, remarks = [], []
     numbers: dict[str, Any] = {"checkpoints": list(marks)}
     for mode, some in kept.items():

@@ -36,13 +36,13 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    told = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return told[0] if told else platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def _commit() -> str | None:
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"],
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -52,4 +52,4 @@ def _commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return said.stdout.strip()
+    return done.stdout.strip()

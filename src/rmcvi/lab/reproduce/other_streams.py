@@ -14,18 +14,18 @@ import rmcvi
 from rmcvi.app import report
 from rmcvi.app.sources import air_quality, calendar
 from rmcvi.lab.reproduce.air_quality import follow, scores
-from rmcvi.lab.reproduce.air_words import look
+from rmcvi.lab.reproduce.air_report import look
 from rmcvi.lab.reproduce.experiment import (
     Arrays,
     Cell,
     Conclusion,
-    Desk,
     Drawing,
     Experiment,
     Settings,
+    Workspace,
 )
 
-METHODS = ("rmcvi", "rls", "lstm", "persistence")
+METHODS = ("seasonal", "rls", "lstm", "persistence")
 
 
 class Stream:
@@ -95,11 +95,11 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """One for every method and stream."""
 
     def run(name: str, method: str) -> Cell:
-        def work(desk: Desk) -> Arrays:
+        def work(workspace: Workspace) -> Arrays:
             stream = STREAMS[name][1](settings["rows"])
-            told, rows, unit = follow(method, stream, settings["seed"])
-            found = scores(told, rows, unit, list(range(rows.shape[1])))
-            desk.say(f"{name}, {method}: {found['rmse']:.4f}")
+            predictions, rows, unit = follow(method, stream, settings["seed"])
+            found = scores(predictions, rows, unit, list(range(rows.shape[1])))
+            workspace.say(f"{name}, {method}: {found['rmse']:.4f}")
             return found
 
         return work
@@ -116,13 +116,13 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     }
     names = [look(m)["label"] for m in METHODS]
     errors, rest, remarks = [], [], []
-    for s, told in numbers.items():
+    for s, by in numbers.items():
         title = STREAMS[s][0]
-        errors.append([title, *[(told["rmse"][m], told["rmse_error"][m]) for m in METHODS]])
-        logs = [round(told["log_score"][m], 3) for m in METHODS]
-        rest.append([title, *logs, f"{told['coverage']['rmcvi']:.1%}"])
-        best = min(METHODS[1:], key=lambda m, told=told: told["rmse"][m])
-        over = told["rmse"]["rmcvi"] / told["rmse"][best] - 1.0
+        errors.append([title, *[(by["rmse"][m], by["rmse_error"][m]) for m in METHODS]])
+        logs = [round(by["log_score"][m], 3) for m in METHODS]
+        rest.append([title, *logs, f"{by['coverage']['seasonal']:.1%}"])
+        best = min(METHODS[1:], key=lambda m, by=by: by["rmse"][m])
+        over = by["rmse"]["seasonal"] / by["rmse"][best] - 1.0
         remarks.append(
             f"{title}: {abs(over):.1%} {'above' if over > 0 else 'below'} the best rival "
             f"({look(best)['label']})."
@@ -132,7 +132,7 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         report.Table(
             ["stream", *names, "coverage"],
             rest,
-            "Log score per value, and how much our 90 % intervals cover.",
+            "Log score per value, and how much SeasonalLearner's 90 % intervals cover.",
         ),
     ]
     return Conclusion(numbers, tables, [_bars(numbers)], remarks)
@@ -142,10 +142,8 @@ def _bars(numbers: Mapping[str, Any]) -> Drawing:
     made, axes = report.figure(width=8.0, height=4.2)
     places = np.arange(len(numbers))
     for k, method in enumerate(METHODS):
-        ratio = [told["rmse"][method] / told["rmse"]["persistence"] for told in numbers.values()]
-        spread = [
-            told["rmse_error"][method] / told["rmse"]["persistence"] for told in numbers.values()
-        ]
+        ratio = [by["rmse"][method] / by["rmse"]["persistence"] for by in numbers.values()]
+        spread = [by["rmse_error"][method] / by["rmse"]["persistence"] for by in numbers.values()]
         drawn = {"color": look(method)["color"], "label": look(method)["label"]}
         axes[0, 0].barh(places + 0.2 * (1.5 - k), ratio, 0.19, xerr=spread, **drawn)
     axes[0, 0].set_yticks(places, [STREAMS[s][0] for s in numbers])

@@ -12,7 +12,7 @@ import numpy as np
 import rmcvi
 from rmcvi.app import report
 from rmcvi.lab.reproduce import registry
-from rmcvi.lab.reproduce.experiment import Conclusion, Desk, Experiment
+from rmcvi.lab.reproduce.experiment import Conclusion, Experiment, Workspace
 from rmcvi.lab.reproduce.machine import machine
 from rmcvi.lab.reproduce.progress import Progress
 from rmcvi.lab.reproduce.store import Store, fingerprint, write_bytes
@@ -43,9 +43,9 @@ def reproduce(
             if kept is None:
                 progress.begin(cell)
                 begun = time.perf_counter()
-                told = dict(work(Desk(store.scratch(cell), progress.say)))
-                told["cell_seconds"] = time.perf_counter() - begun
-                store.write(cell, told)
+                arrays = dict(work(Workspace(store.scratch(cell), progress.say)))
+                arrays["cell_seconds"] = time.perf_counter() - begun
+                store.write(cell, arrays)
                 kept = store.read(cell)
                 assert kept is not None
             seconds[cell] = float(kept.pop("cell_seconds"))

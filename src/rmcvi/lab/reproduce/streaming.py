@@ -19,7 +19,7 @@ def learn_in_blocks(
     scratch: Path,
     say: Callable[[str], None],
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """The final state and what `observe(state, collected, block)` told after every block.
+    """The final state and what `observe(state, collected, block)` found after every block.
 
     `rows(block)` gives the observations. A run that was cut off goes on after its last full block.
     """
@@ -32,6 +32,6 @@ def learn_in_blocks(
         state, collected = rmcvi.scan(learner, state, rows(block), collect=collect)
         records.append({k: float(v) for k, v in observe(state, collected, block).items()})
         rmcvi.save(kept, learner, state, {"records": records})
-        told = ", ".join(f"{name} {value:.4g}" for name, value in records[-1].items())
-        say(f"block {block + 1} of {blocks}: {told}")
+        text = ", ".join(f"{name} {value:.4g}" for name, value in records[-1].items())
+        say(f"block {block + 1} of {blocks}: {text}")
     return state, {name: np.array([r[name] for r in records]) for name in records[0]}

@@ -10,8 +10,8 @@ from rmcvi.lab.reproduce.air_failures import KINDS, WAYS
 from rmcvi.lab.reproduce.experiment import Arrays, Drawing
 
 LOOKS = {
-    "rmcvi": ("seasonal", "SeasonalLearner"),
-    "rmcvi_particles": ("rmcvi", "RMCVI, particles"),
+    "seasonal": ("seasonal", "SeasonalLearner"),
+    "rmcvi": ("rmcvi", "RMCVI, particles"),
     "rls": ("rls", None),
     "lstm": ("lstm", None),
     "ovsmc": ("ovsmc", None),
@@ -62,7 +62,7 @@ def tables(by: Mapping[str, Mapping[str, float]], failed: Arrays) -> list[report
     return [
         scores,
         report.Table(
-            ["lost", *names, "coverage of our 90 % band"],
+            ["lost", *names, "coverage of SeasonalLearner's 90 % band"],
             rebuilt,
             "Reconstruction of lost hours: mean over placements of the RMSE in standard units.",
         ),

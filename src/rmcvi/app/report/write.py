@@ -20,6 +20,7 @@ from rmcvi.app.report.summary import refresh
 from rmcvi.app.report.svg import histogram, reliability
 from rmcvi.app.report.thin import thin
 from rmcvi.core.files import replace
+from rmcvi.learners import Live
 
 LIMIT = 9_500_000
 """Characters of packed data that a page may hold before its rows are thinned."""
@@ -38,14 +39,17 @@ SCRIPTS = (
 """Ours, in the order in which they need each other; the charts are drawn by uPlot in `vendor`."""
 
 
-def write(directory: str | os.PathLike[str]) -> Path:
-    """Write `report.html` (and `summary.json`, if it is missing or stale); returns its path."""
+def write(directory: str | os.PathLike[str], live: Live | None = None) -> Path:
+    """Write `report.html` (and `summary.json`, if it is missing or stale); returns its path.
+
+    The forecast is made by `live`, the learner after the last row, or from the checkpoint.
+    """
     folder = Path(directory)
     run = read(folder)
     scores = score(run)
     summary = summarise(run, scores, refresh(folder, run, scores).get("seconds"))
     path = folder / "report.html"
-    page = render(run, scores, summary, forecast(folder, run))
+    page = render(run, scores, summary, forecast(folder, run, live))
     replace(path, page.encode("utf-8", "replace"))
     return path
 

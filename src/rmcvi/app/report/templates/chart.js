@@ -23,8 +23,15 @@ function element(tag, className, text) {
   return made;
 }
 
+const FONT = "11px system-ui, sans-serif", ruler = document.createElement("canvas").getContext("2d");
+function measured(text) {
+  ruler.font = FONT;
+  return ruler.measureText(text).width;
+}
+
 class Chart {
-  // An entry of charts.js; `bare` is a chart of the whole run without axes and hands.
+  // An entry of charts.js; `bare` is a chart of the whole run without axes and hands. It `stands`
+  // while what uPlot has made of it fits the window, the colours and the parts.
   constructor(spec) {
     Object.assign(this, { height: 150, keys: [], x: data.row, bare: false }, spec);
     this.figure = element("figure", "chart");
@@ -51,15 +58,10 @@ class Chart {
   }
 
   load() {
-    this.forget();
+    this.stands = false;
     this.drawn = this.parts();
     this.series = this.drawn.flatMap((part) => part.series);
     this.measure.textContent = (typeof this.unit === "function" ? this.unit() : this.unit) || "";
-  }
-
-  forget() {
-    this.u?.destroy();
-    this.u = null;
   }
 
   // Whether any of it is in the window, or nearly.
@@ -78,7 +80,11 @@ class Chart {
       return kept ? found.map((v, k) => (kept[k >> 1] ? v : null)) : found;
     });
     const given = [shown.at, ...columns];
-    if (!this.u) this.u = new (plotter(printing ? 3 : devicePixelRatio))(this.options(), given, this.plot);
+    if (!this.stands) {
+      this.u?.destroy();
+      this.u = new (plotter(printing ? 3 : devicePixelRatio))(this.options(), given, this.plot);
+      this.stands = true;
+    }
     this.u.shown = shown;
     this.series.forEach(({ fade }, k) => { this.u.series[k + 1].alpha = shown.pixel ? fade ?? 1 : 1; });
     this.u.batch(() => this.u.setData(given));
@@ -105,7 +111,7 @@ class Chart {
       at += part.series.length;
     }
     const [soft, line] = [() => colours.soft, () => colours.line];
-    const look = { stroke: soft, font: "11px system-ui, sans-serif", show: !this.bare, ticks: { stroke: line, size: 4 } };
+    const look = { stroke: soft, font: FONT, show: !this.bare, ticks: { stroke: line, size: 4 } };
     return {
       width: this.width, height: this.height, bands, legend: { show: false }, pxAlign: 0,
       padding: this.bare ? [0, 0, 0, 0] : [TOP, RIGHT, 0, 0],
@@ -160,19 +166,15 @@ class Chart {
     const room = () => (this.shown.width < 500 ? 70 : 95);
     const timed = { splits: (u, _, from, to) => [...(labels = new Map(timeTicks(from, to, Math.max(2, this.shown.width / room())))).keys()] };
     const values = (u, at) => {
-      const pen = u.ctx, sharp = sharpness(u);
+      const [from, to] = this.ends, span = this.shown.width;
       let free = -Infinity;
-      pen.save();
-      pen.font = `${11 * sharp}px system-ui, sans-serif`;
-      const texts = at.map((row) => {
-        const text = data.time ? labels.get(row) : words(row, 1), x = u.valToPos(row, "x", true);
-        const half = pen.measureText(text).width / 2;
-        if (x - half < free || x + half > pen.canvas.width) return null;
-        free = x + half + 8 * sharp;
+      return at.map((row) => {
+        const text = data.time ? labels.get(row) : words(row, 1), x = (row - from) / (to - from) * span;
+        const half = measured(text) / 2;
+        if (x - half < free || x + half > span + RIGHT) return null;
+        free = x + half + 8;
         return text;
       });
-      pen.restore();
-      return texts;
     };
     return { incrs: COUNTS, space: room, values, ...(data.time ? timed : {}) };
   }

@@ -63,7 +63,7 @@ function marks(values, colour, shape, tell) {
     return { fill, stroke, clip, flags: 0 };
   };
   const points = { show: true, paths, width: 1.5, stroke: paint, fill: paint };
-  return { tell, series: [{ values, pick: "ends", paths: () => null, points }] };
+  return { tell, series: [{ values, pick: "ends", fade: 0.5, paths: () => null, points }] };
 }
 
 function corners(path, [x, y], ...rest) {

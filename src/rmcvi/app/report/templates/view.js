@@ -86,7 +86,7 @@ function markView() {
 // After a change of width, of colours, or to paper and back.
 function rebuild() {
   readColours();
-  for (const chart of [overview, ...charts]) chart.forget();
+  for (const chart of [overview, ...charts]) chart.stands = false;
   overview.draw();
   drawAll(printing);
 }

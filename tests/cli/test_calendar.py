@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.app.cli.forecast import next_times
+from rmcvi.app.run.ahead import next_times
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.plan import Plan, make_plan
 from rmcvi.app.sources import read

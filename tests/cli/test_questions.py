@@ -13,6 +13,7 @@ import pytest
 from rmcvi.app.cli import main
 from rmcvi.app.cli.demo import FROZEN, NAMES
 from tests.cli._runs import Done, call
+from tests.report._page import column
 
 LEARN = """
 model = "linear-gaussian"
@@ -133,7 +134,15 @@ def test_inspect_and_report(folder: Path, ask: Any) -> None:
     assert told["summary"]["overall"] == summary["overall"]
     (folder / "rmcvi-demo" / "report.html").unlink()
     assert ask("report", "rmcvi-demo").out.strip() == "rmcvi-demo/report.html"
-    assert (folder / "rmcvi-demo" / "report.html").exists()
+    page = (folder / "rmcvi-demo" / "report.html").read_text(encoding="utf-8")
+    said = ask("forecast", "rmcvi-demo", "--horizon", 24, "--format", "jsonl").out.splitlines()
+    ahead = [json.loads(line) for line in said]
+    assert column(page, "row")[-24:].tolist() == [line["row"] for line in ahead]
+    for k, name in enumerate(NAMES):
+        for part in ("mean", "low", "high"):
+            shown, expected = column(page, f"next_{part}.{k}"), [x[f"{name}.{part}"] for x in ahead]
+            assert np.isnan(shown[:-24]).all()
+            np.testing.assert_allclose(shown[-24:], expected, atol=1e-4 * np.ptp(expected))
 
 
 def test_doctor_finds_the_frozen_sensor(ask: Any) -> None:

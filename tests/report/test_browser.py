@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from rmcvi.app.report import write
+from rmcvi.app.report.forecast import Forecast
 from rmcvi.app.report.scores import score, summarise
 from rmcvi.app.report.write import asset, render
 from tests.report._browser import PROGRAM, Browser
@@ -30,7 +31,7 @@ RUNS: dict[str, tuple[dict[str, Any], int, int]] = {
 }
 """Options of the run, its charts, and how many of them have nothing to show."""
 # Pixels of each chart that are neither empty nor grey: axes, grid and words are grey.
-INK = """[...document.querySelectorAll('.chart .base')].map(canvas => {
+INK = """[...document.querySelectorAll('main .chart canvas')].map(canvas => {
   const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
   let ink = 0;
   for (let i = 0; i < data.length; i += 4) {
@@ -54,8 +55,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def middle(browser: Browser, chart: int) -> dict[str, float]:
-    """Where a chart's canvas lies in the window, after scrolling to it."""
-    find = f"document.querySelectorAll('.chart .base')[{chart}]"
+    """Where a chart's plot, without its axes, lies in the window, after scrolling to it."""
+    find = f"document.querySelectorAll('main .chart .u-over')[{chart}]"
     browser.run(f"{find}.scrollIntoView({{block: 'center'}})")
     return browser.run(f"{find}.getBoundingClientRect().toJSON()")
 
@@ -95,19 +96,19 @@ def test_a_run_without_rows_says_so(browser: Browser, tmp_path: Path) -> None:
 
 def test_one_zoom_for_all_charts(browser: Browser, pages: dict[str, Path]) -> None:
     """By address, mouse, button and keyboard; every chart over the rows follows."""
-    shots = "[...document.querySelectorAll('.chart .base')].map(c => c.toDataURL())"
+    shots = "[...document.querySelectorAll('main .chart canvas')].map(c => c.toDataURL())"
     browser.open(pages["usual"])
     assert browser.view() == (1, 600)
     before = browser.run(shots)
     box = middle(browser, 1)
-    x, y = box["left"] + 54 + (box["width"] - 60) / 2, box["top"] + 60
+    x, y = box["left"] + box["width"] / 2, box["top"] + 60
     browser.mouse("Moved", x, y)
     browser.mouse("Pressed", x, y)
     browser.mouse("Moved", x + 60, y, buttons=1)
     browser.mouse("Moved", x + 200, y, buttons=1)
     browser.mouse("Released", x + 200, y)
     first, last = browser.view()
-    dragged = 600 * 200 / (box["width"] - 60)
+    dragged = 600 * 200 / box["width"]
     assert (first, last) == (pytest.approx(301, abs=1), pytest.approx(300 + dragged, abs=1))
     assert browser.run("location.hash") == f"#rows={first}-{last}"
     after = browser.run(shots)
@@ -144,17 +145,18 @@ def test_the_tooltip_tells_what_the_file_says(browser: Browser, pages: dict[str,
         cells = browser.run(f"[...document.querySelectorAll('#tip span')].map({pair})")
         return int(row.split()[1]), dict(cells)
 
-    browser.mouse("Moved", box["left"] + 54 + 20.5 / 40 * (box["width"] - 60), box["top"] + 50)
+    browser.mouse("Moved", box["left"] + 20.5 / 40 * box["width"], box["top"] + 50)
     row, cells = told()
     assert row == 421
-    marked = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0)"
-    assert browser.run(f"[...document.querySelectorAll('.glass')].map({marked})") == [True] * 13
+    places = "e => new DOMMatrix(getComputedStyle(e).transform).e / e.parentNode.clientWidth"
+    cursors = browser.run(f"[...document.querySelectorAll('main .u-cursor-x')].map({places})")
+    assert cursors == pytest.approx([20.5 / 40] * 13, abs=0.01)
     line = json.loads(lines[row - 1])
     for name, part in (("seen", "nox"), ("predicted", "nox.mean")):
         assert float(cells[name]) == pytest.approx(line[part], rel=1e-4)
     low, high = (float(text) for text in cells["band"].split(" to "))
     assert (low, high) == pytest.approx((line["nox.low"], line["nox.high"]), rel=1e-4)
-    browser.run("document.querySelectorAll('.chart .base')[1].focus()")
+    browser.run("document.querySelectorAll('main .plot')[1].focus()")
     browser.key("ArrowRight")
     browser.key("ArrowRight")
     assert told()[0] == 423
@@ -192,7 +194,7 @@ def test_touch_moves_and_pinches(browser: Browser, pages: dict[str, Path]) -> No
 def test_dark_differs_from_light(browser: Browser, pages: dict[str, Path]) -> None:
     """In the page and in the charts."""
     paper = "getComputedStyle(document.body).backgroundColor"
-    canvas = "document.querySelector('.chart .base').toDataURL()"
+    canvas = "document.querySelector('main .chart canvas').toDataURL()"
     seen = []
     for dark in (False, True):
         browser.open(pages["usual"], dark=dark)
@@ -222,7 +224,7 @@ def test_paper_is_light_and_has_the_charts(
 
 
 def test_the_column_of_the_curves_can_be_chosen(browser: Browser, pages: dict[str, Path]) -> None:
-    canvas = "document.querySelector('#rmse .base').toDataURL()"
+    canvas = "document.querySelector('#rmse canvas').toDataURL()"
     browser.open(pages["usual"])
     before = browser.run(canvas)
     browser.run("document.getElementById('pick').value = '2'")
@@ -235,24 +237,66 @@ def test_the_column_of_the_curves_can_be_chosen(browser: Browser, pages: dict[st
 def test_decimation_against_a_loop(browser: Browser) -> None:
     """Least, largest and mean of each pixel, for views that cut rows and pixels anywhere."""
     browser.send("Page.navigate", url="about:blank")
-    browser.run(asset("series.js") + "; 1")
+    browser.run(asset("axis.js") + asset("pixels.js") + "; 1")
     rng = np.random.default_rng(0)
     gone = rng.uniform(size=500) < 0.1
+    rows = np.cumsum(rng.integers(1, 3, 500))
     values = [None if gone[i] else float(v) for i, v in enumerate(rng.normal(size=500))]
-    browser.run(f"var given = {json.dumps(values)}.map(v => v ?? NaN); 1")
-    for start, end, pixels in ((-0.5, 499.5, 40), (100.3, 333.3, 17), (490.0, 600.0, 9)):
-        call = f"decimate(Float64Array.from(given), {start}, {end}, {pixels})"
+    browser.run(f"var given = Float64Array.from({json.dumps(values)}, v => v ?? NaN); 1")
+    browser.run(f"var rows = Float64Array.from({rows.tolist()}); 1")
+    for start, end, pixels in ((0.5, rows[-1] + 0.5, 40), (100.3, 333.3, 17), (700.0, 900.0, 9)):
+        call = f"decimate(given, frame(rows, {start}, {end}, {pixels}))"
         plain = "a => [...a].map(v => isNaN(v) ? null : v)"
         found = browser.run(f"(d => [d.low, d.high, d.mean].map({plain}))({call})")
         bins: list[list[float]] = [[] for _ in range(pixels)]
-        for i in range(max(0, int(np.floor(start))), min(499, int(np.ceil(end))) + 1):
-            place = int(np.clip(np.floor((i - start) * pixels / (end - start)), 0, pixels - 1))
-            value = values[i]
-            if value is not None:
-                bins[place].append(value)
+        for row, value in zip(rows, values, strict=True):
+            if start <= row <= end and value is not None:
+                bins[int((row - start) * pixels / (end - start))].append(value)
         for p, inside in enumerate(bins):
             expected = [min(inside), max(inside), float(np.mean(inside))] if inside else [None] * 3
             assert [part[p] for part in found] == (pytest.approx(expected) if inside else expected)
+    few = browser.run(
+        "(f => [f.pixel, [...f.at], cut(given, 'ends', f)])(frame(rows, 9.5, 19, 99))"
+    )
+    shown = [i for i, row in enumerate(rows) if 9.5 <= row < 19]
+    shown = [shown[0] - 1, *shown, shown[-1] + 1]
+    assert few == [None, rows[shown].tolist(), [values[i] for i in shown]]
+
+
+def test_the_forecast_follows_the_last_row(browser: Browser, tmp_path: Path) -> None:
+    """It is drawn in its own colour, told as what it is, and a link leads to it."""
+    run = arrays(300, 2)
+    scores = score(run)
+    assert run.time is not None
+    steps = np.arange(1.0, 25.0)
+    mean = np.repeat(run.mean[-1:], 24, 0)
+    half = (run.high - run.mean)[-1] * np.sqrt(steps)[:, None]
+    times = run.time[-1] + 3600 * steps
+    ahead = Forecast(300 + steps, times, mean, mean - half, mean + half)
+    page = tmp_path / "report.html"
+    page.write_text(render(run, scores, summarise(run, scores), ahead), encoding="utf-8")
+    green = """[...document.querySelectorAll('#columns canvas')].map(canvas => {
+      const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      let first = canvas.width, last = 0;
+      for (let i = 0; i < data.length; i += 4) {
+        if (data[i + 1] < data[i] + 60 || data[i + 1] < data[i + 2] + 15) continue;
+        const x = (i / 4) % canvas.width;
+        [first, last] = [Math.min(first, x), Math.max(last, x)];
+      }
+      return [first, last].map(x => (x - 54) / (canvas.width - 60)); })"""
+    browser.open(page)
+    assert browser.view() == (1, 324)
+    browser.run("document.querySelector('#forecast a').click()")
+    assert browser.view() == (229, 324)
+    box = middle(browser, 1)
+    for found in browser.run(green):
+        assert found == pytest.approx([72.5 / 96, 95.5 / 96], abs=0.01)
+    browser.mouse("Moved", box["left"] + 83.5 / 96 * box["width"], box["top"] + 50)
+    browser.frame()
+    told = browser.run("document.getElementById('tip').innerText")
+    assert told.startswith("Row 312 ·") and "forecast\n" in told and "not seen" not in told
+    assert f"{mean[11, 1]:.4g}"[:4] in told
+    assert browser.complaints() == []
 
 
 def test_a_hundred_thousand_rows_of_eight_columns(browser: Browser, tmp_path: Path) -> None:

@@ -10,17 +10,8 @@ from rmcvi.app.report.alarms import Episode, episodes
 from rmcvi.app.report.pack import BLOCK, Packer, encode
 from rmcvi.app.report.scores import score
 from rmcvi.app.report.thin import thin
+from tests.report._page import decode
 from tests.report._runs import arrays
-
-
-def decode(data: bytes, length: int) -> np.ndarray:
-    """As the page does it."""
-    blocks = -(-length // BLOCK)
-    low, step = np.frombuffer(data, "<f8", 2 * blocks).reshape(2, blocks)
-    high, rest = np.frombuffer(data, np.uint8, 2 * length, 16 * blocks).reshape(2, length)
-    codes = np.cumsum(256 * high.astype(int) + rest) % 65536
-    place = np.arange(length) // BLOCK
-    return np.where(codes == 65535, np.nan, low[place] + step[place] * codes)
 
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 1000])

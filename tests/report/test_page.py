@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from rmcvi.app import report
 from rmcvi.app.report.scores import score, summarise
 from rmcvi.app.report.write import render
+from tests.report._page import meta
 from tests.report._runs import arrays, make
 
 HOSTILE = [
@@ -22,17 +23,10 @@ HOSTILE = [
 OUTSIDE = re.compile(r"""(?:src|href)\s*=(?!\s*["'](?:data:|\#))|@import|url\(|https?://""")
 
 
-def parts(page: str) -> tuple[dict, str]:
-    """What the script reads, and the page without it."""
-    meta = re.search(r'<script type="application/json" id="meta">(.*?)</script>', page, re.S)
-    assert meta is not None
-    return json.loads(meta[1]), page.replace(meta[0], "")
-
-
 def test_hostile_names_stay_names(tmp_path: Path) -> None:
     page = report.write(make(tmp_path, rows=120, columns=HOSTILE)).read_text(encoding="utf-8")
-    meta, rest = parts(page)
-    assert [column["name"] for column in meta["columns"]] == HOSTILE
+    about, rest = meta(page)
+    assert [column["name"] for column in about["columns"]] == HOSTILE
     assert page.count("<script") == page.count("</script>") == 3
     assert "<img" not in page and "{{ 7*7 }}" in rest
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in rest
@@ -80,9 +74,9 @@ def test_a_run_without_anything_optional(tmp_path: Path) -> None:
     """The least that run.json may say, and one column of two rows."""
     (tmp_path / "run.json").write_text('{"format": 1, "columns": ["a"]}')
     (tmp_path / "estimates.jsonl").write_text('{"row": 1, "a": 1.0}\n{"row": 2, "a": null}\n')
-    meta, rest = parts(report.write(tmp_path).read_text(encoding="utf-8"))
-    assert meta["states"] == meta["parameters"] == meta["episodes"] == []
-    assert set(meta["index"]) == {
+    about, rest = meta(report.write(tmp_path).read_text(encoding="utf-8"))
+    assert about["states"] == about["parameters"] == about["episodes"] == []
+    assert set(about["index"]) == {
         *(f"{p}.0" for p in ("value", "mean", "low", "high", "filled")),
         "row",
     }
@@ -98,12 +92,18 @@ def test_large_runs_are_thinned_with_a_note() -> None:
     whole = render(run, scores, summary)
     less = render(run, scores, summary, limit=len(whole) // 6)
     assert 'id="thinned"' not in whole and 'id="thinned"' in less
-    assert parts(whole)[0]["index"]["row"][2] == 5_000
-    assert 250 < parts(less)[0]["index"]["row"][2] < 1_700
+    assert meta(whole)[0]["index"]["row"][2] == 5_000
+    assert 250 < meta(less)[0]["index"]["row"][2] < 1_700
     packed = re.search(r'id="data">(.*?)</script>', less, re.S)
     assert packed is not None and len(packed[1]) <= len(whole) // 6
-    (place,) = {tuple(e[:2]) for e in parts(less)[0]["episodes"]}
-    assert 0.45 < place[0] / parts(less)[0]["index"]["row"][2] < 0.55
+    assert meta(whole)[0]["episodes"] == meta(less)[0]["episodes"] == [[2501, 2509]]
+
+
+def test_the_library_comes_with_its_licence(tmp_path: Path) -> None:
+    page = report.write(make(tmp_path, rows=20)).read_text(encoding="utf-8")
+    vendor = Path(report.__file__).parent / "vendor"
+    assert (vendor / "uPlot.LICENSE").read_text().strip() in page
+    assert (vendor / "uPlot.iife.min.js").read_text().partition("\n")[2].strip() in page
 
 
 def test_methods_look_the_same_everywhere(tmp_path: Path) -> None:

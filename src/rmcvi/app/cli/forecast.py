@@ -10,6 +10,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel, a_level, one_of
 from rmcvi.app.cli.table import SHAPES, write_rows
+from rmcvi.app.run.ahead import next_times
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.sources import Schema, read
@@ -61,14 +62,6 @@ def forecast(
         table = zip(told.mean[k], told.low[k], told.high[k], strict=True)
         rows.append([*row, *(float(v) for triple in table for v in triple)])
     write_rows(names, rows, form)
-
-
-def next_times(schema: Schema, last: float | None, horizon: int) -> list[float | None]:
-    """The times of the rows after one at the time `last`, as far as they are known."""
-    step = schema.usual
-    if step is None or last is None:
-        return [None] * horizon
-    return [step.after(last, k) for k in range(1, horizon + 1)]
 
 
 def _known(run: Opened, times: list[float | None], file: Path | None) -> list[np.ndarray] | None:

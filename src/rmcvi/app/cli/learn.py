@@ -167,7 +167,7 @@ def carry_on(
             voice.say(engine.warnings())
             voice.summary(engine.summary())
             if directory is not None and report and engine.rows:
-                write_report(directory.path, voice, open_report)
+                write_report(directory.path, voice, open_report, live)
             status = LOST if engine.scores.lost else 0
     finally:
         if engine is not None:

@@ -9,6 +9,7 @@ from rmcvi.app.cli.options import OpenReport, RunDirectory
 from rmcvi.app.run.directory import Directory
 from rmcvi.app.run.progress import Voice
 from rmcvi.app.run.refusal import Refusal
+from rmcvi.learners import Live
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -32,13 +33,20 @@ def report(directory: RunDirectory, open_report: OpenReport = False) -> None:
     print(path)
 
 
-def make(directory: Path, voice: Voice, open_report: bool) -> Path | None:
-    """The report's path, None if reports are not part of this installation."""
+def make(directory: Path, voice: Voice, open_report: bool, live: Live | None = None) -> Path | None:
+    """The report's path, None if reports are not part of this installation.
+
+    Args:
+        directory: the run.
+        voice: what tells the path.
+        open_report: whether to open it in a browser.
+        live: the learner after the last row, for the forecast; read from the checkpoint if None.
+    """
     try:
         room = importlib.import_module("rmcvi.app.report")
     except ImportError:
         return None
-    path = room.write(directory)
+    path = room.write(directory, live)
     voice.say([f"Report: {path}"])
     if open_report:
         webbrowser.open(path.resolve().as_uri())

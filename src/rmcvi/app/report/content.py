@@ -7,6 +7,7 @@ import numpy as np
 
 from rmcvi.app.report.alarms import Episode
 from rmcvi.app.report.curves import FEWEST, grid, moving_mean, running_rmse, window
+from rmcvi.app.report.forecast import Forecast
 from rmcvi.app.report.pack import Packer
 from rmcvi.app.report.run import Run
 from rmcvi.app.report.scores import Scores
@@ -14,53 +15,66 @@ from rmcvi.app.report.scores import Scores
 STATES = 12
 PARAMETERS = 24
 """Charts of hidden states and of parameters at most."""
+POINTS = 2000
+"""Points of a parameter's curve at most: more than a screen has pixels."""
 
 
 def content(
-    run: Run, scores: Scores, told: list[Episode], keep: np.ndarray
+    run: Run,
+    scores: Scores,
+    alarms: list[Episode],
+    keep: np.ndarray,
+    ahead: Forecast | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """The JSON, and the packed arrays of the rows `keep`."""
-    packer, units = Packer(), list(run.units.values())
-    for i in range(len(run.columns)):
-        for part in ("value", "mean", "low", "high", "filled"):
-            packer.add(f"{part}.{i}", getattr(run, part)[keep, i])
-        if np.isfinite(run.failure[:, i]).any():
-            packer.share(f"failure.{i}", run.failure[keep, i])
-    for i in range(min(len(run.state_names), STATES)):
-        packer.add(f"state.{i}", run.state_mean[keep, i])
-        packer.add(f"spread.{i}", run.state_std[keep, i])
-    for name in ("elbo", "ess"):
-        if np.isfinite(getattr(run, name)).any():
-            packer.add(name, getattr(run, name)[keep])
-    _axis(packer, run, keep)
+    """The JSON, and the packed arrays of the rows `keep` and of those ahead."""
+    units = list(run.units.values())
     meta = {
+        "rows": len(keep),
         "level": run.level,
         "width": NormalDist().inv_cdf(0.5 + run.level / 2),
         "zoned": run.zoned,
         "columns": [{"name": n, "unit": u} for n, u in zip(run.columns, units, strict=True)],
         "states": run.state_names[:STATES],
-        "parameters": _parameters(run, keep),
-        "curves": _curves(run, scores, keep, units),
+        "parameters": _parameters(run),
+        "curves": _curves(run, scores, units),
         "window": window(run.rows),
-        "episodes": [[_place(keep, e.first), _place(keep, e.last), e.sentence] for e in told],
-        "index": packer.index,
+        "episodes": [[int(run.row[e.first]), int(run.row[e.last])] for e in alarms],
     }
-    return meta, packer.text()
+    packer = _packed(run, keep, ahead)
+    return meta | {"index": packer.index}, packer.text()
 
 
-def _axis(packer: Packer, run: Run, keep: np.ndarray) -> None:
-    """The numbers of the rows and their times, as doubles."""
-    packer.exact("row", run.row[keep])
+def _packed(run: Run, keep: np.ndarray, ahead: Forecast | None) -> Packer:
+    """All that has a number per row; rows ahead have those of the forecast alone."""
+    packer = Packer()
+    none = np.full(0 if ahead is None else len(ahead.row), np.nan)
+
+    def past(values: np.ndarray) -> np.ndarray:
+        return np.append(values[keep], none)
+
+    for i in range(len(run.columns)):
+        for part in ("value", "mean", "low", "high", "filled"):
+            packer.add(f"{part}.{i}", past(getattr(run, part)[:, i]))
+        if np.isfinite(run.failure[:, i]).any():
+            packer.share(f"failure.{i}", past(run.failure[:, i]))
+        if ahead is not None:
+            for part in ("mean", "low", "high"):
+                values = np.append(np.full(len(keep), np.nan), getattr(ahead, part)[:, i])
+                packer.add(f"next_{part}.{i}", values)
+    for i in range(min(len(run.state_names), STATES)):
+        packer.add(f"state.{i}", past(run.state_mean[:, i]))
+        packer.add(f"spread.{i}", past(run.state_std[:, i]))
+    for name in ("elbo", "ess"):
+        if np.isfinite(getattr(run, name)).any():
+            packer.add(name, past(getattr(run, name)))
+    packer.exact("row", np.append(run.row[keep], [] if ahead is None else ahead.row))
     if run.time is not None:
-        packer.exact("time", run.time[keep])
+        later = None if ahead is None else ahead.time
+        packer.exact("time", np.append(run.time[keep], [] if later is None else later))
+    return packer
 
 
-def _place(keep: np.ndarray, index: int) -> int:
-    """The place of the nearest row that is shown, not before `index`."""
-    return int(min(np.searchsorted(keep, index), max(len(keep) - 1, 0)))
-
-
-def _curves(run: Run, scores: Scores, keep: np.ndarray, units: list[str]) -> dict[str, Any]:
+def _curves(run: Run, scores: Scores, units: list[str]) -> dict[str, Any]:
     """Running RMSE and moving coverage, of all columns and of each; the moving log score."""
     at = grid(run.rows)
     width = window(run.rows)
@@ -80,28 +94,18 @@ def _curves(run: Run, scores: Scores, keep: np.ndarray, units: list[str]) -> dic
             }
         )
     return {
-        "at": _between(keep, at),
+        "at": plain(run.row[at]),
         "lines": lines,
         "log_score": plain(moving_mean(run.log_score, width, at, 1)),
     }
 
 
-def _parameters(run: Run, keep: np.ndarray) -> list[dict[str, Any]]:
+def _parameters(run: Run) -> list[dict[str, Any]]:
     lines = []
     for name, (rows, values) in list(run.parameters.items())[:PARAMETERS]:
-        at = np.searchsorted(run.row, rows).clip(0, max(run.rows - 1, 0))
-        few = at if len(at) <= 2000 else np.unique(np.linspace(0, len(at) - 1, 2000).astype(int))
-        if len(at) > 2000:
-            at, values = at[few], values[few]
-        lines.append({"name": name, "at": _between(keep, at), "value": plain(values)})
+        few = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), POINTS)).astype(int))
+        lines.append({"name": name, "at": plain(rows[few]), "value": plain(values[few])})
     return lines
-
-
-def _between(keep: np.ndarray, index: np.ndarray) -> list[float | None]:
-    """Indices of rows as places between the rows that are shown."""
-    if not len(keep):
-        return []
-    return plain(np.interp(index, keep, np.arange(len(keep))))
 
 
 def plain(values: np.ndarray) -> list[float | None]:

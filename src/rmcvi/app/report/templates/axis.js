@@ -1,22 +1,10 @@
-// Ticks and words for numbers, rows and times. The axis of every chart is the place of a row.
+// Words for numbers and times, and the ticks of an axis over rows that have times.
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 const STEPS = [1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE,
   30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY, 7 * DAY, 14 * DAY];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const COUNTS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((power) => [power, 2 * power, 5 * power]);
 const two = (n) => String(n).padStart(2, "0");
-
-function niceStep(span, count) {
-  const rough = span / Math.max(count, 1);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  for (const m of [1, 2, 2.5, 5, 10]) if (m * power >= rough) return m * power;
-  return 10 * power;
-}
-
-function ticks(low, high, count) {
-  const step = niceStep(high - low, count), found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
-  return { step, found };
-}
 
 function words(x, step) {
   if (!Number.isFinite(x)) return "–";
@@ -30,15 +18,20 @@ function words(x, step) {
   return text.replace("-", "−");
 }
 
-// Place (between rows) of a time: binary search, then a straight line.
-function placeOf(time, values) {
-  let a = 0, b = values.length - 1;
-  while (b - a > 1) {
-    const mid = (a + b) >> 1;
-    if (values[mid] <= time) a = mid; else b = mid;
+// The least index whose value is not below `value`; `values` ascend.
+function search(values, value) {
+  let [a, b] = [0, values.length];
+  while (a < b) {
+    const middle = (a + b) >> 1;
+    if (values[middle] < value) a = middle + 1; else b = middle;
   }
-  const gap = values[b] - values[a];
-  return gap > 0 ? a + (time - values[a]) / gap : a;
+  return a;
+}
+
+// Where a time lies between the rows.
+function rowAt(time) {
+  const { time: times, row } = data, b = search(times, time), a = Math.max(0, b - 1);
+  return row[a] + (b > a ? (row[b] - row[a]) * (time - times[a]) / (times[b] - times[a]) : 0);
 }
 
 function timeWords(seconds) {
@@ -48,22 +41,13 @@ function timeWords(seconds) {
   return `${day} ${clock}${d.getUTCSeconds() ? ":" + two(d.getUTCSeconds()) : ""}`;
 }
 
-function placeTicks(from, to, count) {
-  if (data.time) return timeTicks(from, to, count);
-  const rows = data.row, last = rows.length - 1;
-  const at = (p) => rows[Math.max(0, Math.min(last, Math.round(p)))];
-  const { found } = ticks(at(from), Math.max(at(to), at(from) + 1), count);
-  return found.filter(Number.isInteger).map((row) => [placeOf(row, rows), words(row, 1)]);
-}
-
+// Moments between two rows as [row, text], about `count` of them.
 function timeTicks(from, to, count) {
-  const times = data.time, last = times.length - 1;
-  const start = times[Math.max(0, Math.ceil(from))], end = times[Math.min(last, Math.floor(to))];
+  const a = search(data.row, from), b = search(data.row, to) - 1;
+  const [start, end] = [data.time[a], data.time[b]];
   if (!(end > start)) return [];
-  const rough = (end - start) / Math.min(count, Math.floor(to) - Math.ceil(from));
-  const step = STEPS.find((s) => s >= rough);
-  const moments = step ? evenMoments(start, end, step) : months(start, end, count);
-  return moments.map(([t, text]) => [placeOf(t, times), text]);
+  const rough = (end - start) / Math.min(count, b - a), step = STEPS.find((s) => s >= rough);
+  return (step ? evenMoments(start, end, step) : months(start, end, count)).map(([t, text]) => [rowAt(t), text]);
 }
 
 function evenMoments(start, end, step) {

@@ -1,55 +1,39 @@
-// Mouse, touch and keyboard.
+// Mouse, touch and keyboard. A drag with the mouse is uPlot's; with a finger or shift it moves the rows.
 function handle(chart) {
-  const canvas = chart.canvas, touches = new Map();
+  const plot = chart.plot, touches = new Map();
   let grip = null;
-  const at = (event) => chart.place(event.clientX - canvas.getBoundingClientRect().left);
+  const gap = () => Math.abs([...touches.values()].reduce((a, b) => a - b));
 
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
+  plot.addEventListener("pointerdown", (event) => {
+    view.held = chart;
+    if (event.pointerType !== "touch" && !event.shiftKey) return;
+    plot.setPointerCapture(event.pointerId);
     touches.set(event.pointerId, event.clientX);
-    const moves = event.pointerType === "touch" || event.shiftKey;
-    grip = { start: at(event), x: event.clientX, from: view.from, to: view.to, moves, gap: null };
-    if (touches.size === 2) grip.gap = gap(touches);
+    grip = { x: event.clientX, from: view.from, to: view.to, gap: touches.size === 2 ? gap() : 0 };
   });
-  canvas.addEventListener("pointermove", (event) => {
+  plot.addEventListener("pointermove", (event) => {
     if (touches.has(event.pointerId)) touches.set(event.pointerId, event.clientX);
-    if (grip && touches.size === 2 && grip.gap) {
-      const span = (grip.to - grip.from) * (grip.gap / Math.max(8, gap(touches)));
-      const middle = (grip.from + grip.to) / 2;
-      return show(middle - span / 2, middle + span / 2);
+    if (grip?.gap && touches.size === 2) {
+      const half = (grip.to - grip.from) * (grip.gap / Math.max(8, gap())) / 2, middle = (grip.from + grip.to) / 2;
+      return show(middle - half, middle + half);
     }
     if (grip && Math.abs(event.clientX - grip.x) > 4) {
-      if (!grip.moves) view.brush = [grip.start, at(event)];
-      else {
-        const shift = ((grip.x - event.clientX) / chart.span) * (grip.to - grip.from);
-        show(grip.from + shift, grip.to + shift);
-      }
+      const shift = ((grip.x - event.clientX) / chart.shown.width) * (grip.to - grip.from);
+      show(grip.from + shift, grip.to + shift);
     }
-    point(chart, at(event), event.clientX, event.clientY);
+    point(chart, chart.rowAt(event), event.clientX, event.clientY);
   });
-  const release = (event) => {
-    touches.delete(event.pointerId);
-    if (view.brush && event.type === "pointerup") show(Math.min(...view.brush), Math.max(...view.brush));
-    view.brush = null;
-    grip = null;
-    markAll();
-  };
-  canvas.addEventListener("pointerup", release);
-  canvas.addEventListener("pointercancel", release);
-  canvas.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hideTip());
-  canvas.addEventListener("blur", hideTip);
-  canvas.addEventListener("dblclick", reset);
-  canvas.addEventListener("wheel", (event) => {
+  for (const end of ["pointerup", "pointercancel"]) {
+    plot.addEventListener(end, (event) => { touches.delete(event.pointerId); grip = null; });
+  }
+  plot.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hideTip(chart));
+  plot.addEventListener("blur", () => hideTip(chart));
+  plot.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    zoom(1.002 ** event.deltaY, at(event));
+    zoom(1.002 ** event.deltaY, chart.rowAt(event));
   }, { passive: false });
-  canvas.addEventListener("keydown", (event) => read(chart, event));
-}
-
-function gap(touches) {
-  const [a, b] = [...touches.values()];
-  return Math.abs(a - b);
+  plot.addEventListener("keydown", (event) => read(chart, event));
 }
 
 // Arrow keys move the cursor of the chart in focus, with shift the view.
@@ -57,13 +41,13 @@ function read(chart, event) {
   const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!way && event.key !== "Escape") return;
   event.preventDefault();
-  if (event.key === "Escape") return hideTip();
+  if (event.key === "Escape") return hideTip(chart);
   if (event.shiftKey) return pan(way / 4);
-  const step = Math.max(1, Math.round((view.to - view.from) / chart.span));
-  const place = (view.cursor ?? (view.from + view.to) / 2 - way) + way * step;
-  if (place < view.from || place > view.to) pan(way / 4);
-  const box = chart.canvas.getBoundingClientRect();
-  point(chart, place, box.left + chart.x(place), box.top + 20);
+  const step = Math.max(1, Math.round((view.to - view.from) / chart.shown.width));
+  const row = (view.cursor ?? Math.round((view.from + view.to) / 2) - way) + way * step;
+  if (row < view.from || row > view.to) pan(way / 4);
+  const box = chart.u.over.getBoundingClientRect();
+  point(chart, row, box.left + chart.u.valToPos(row, "x"), box.top + 20);
 }
 
 const ACTS = {
@@ -81,26 +65,30 @@ function handleAll() {
     const act = { "+": "in", "=": "in", "-": "out", "0": "reset" }[event.key];
     if (act) { event.preventDefault(); ACTS[act](); }
   });
-  const strip = overview.canvas;
-  let start = null;
-  const at = (event) => overview.place(event.clientX - strip.getBoundingClientRect().left);
-  strip.addEventListener("pointerdown", (event) => { start = at(event); strip.setPointerCapture(event.pointerId); });
-  strip.addEventListener("pointermove", (event) => {
-    const end = at(event);
-    if (start !== null && Math.abs(end - start) > size() / 200) show(Math.min(start, end), Math.max(start, end));
-  });
-  strip.addEventListener("pointerup", (event) => {
-    const span = view.to - view.from;
-    if (Math.abs(at(event) - start) <= size() / 200) show(at(event) - span / 2, at(event) + span / 2);
-    start = null;
-  });
+  choosePart(overview.plot);
   for (const link of document.querySelectorAll("[data-episode]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();
       const [a, b] = meta.episodes[Number(link.dataset.episode)], room = Math.max(20, (b - a) / 2);
       show(a - room, b + room);
-      document.getElementById("stream").scrollIntoView();
+      host("stream").scrollIntoView();
     });
   }
   addEventListener("hashchange", readHash);
+}
+
+// A drag in the overview chooses what is shown, a click moves it there.
+function choosePart(strip) {
+  const far = (a, b) => Math.abs(a - b) > (bounds()[1] - bounds()[0]) / 200;
+  let start = null;
+  strip.addEventListener("pointerdown", (event) => { start = overview.rowAt(event); strip.setPointerCapture(event.pointerId); });
+  strip.addEventListener("pointermove", (event) => {
+    const end = overview.rowAt(event);
+    if (start !== null && far(start, end)) show(Math.min(start, end), Math.max(start, end));
+  });
+  strip.addEventListener("pointerup", (event) => {
+    const end = overview.rowAt(event), half = (view.to - view.from) / 2;
+    if (!far(start, end)) show(end - half, end + half);
+    start = null;
+  });
 }

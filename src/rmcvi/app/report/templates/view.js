@@ -1,27 +1,30 @@
 // The view that all charts share: which rows are shown, where the cursor is, and what moves them.
-const view = { from: -0.5, to: 0.5, cursor: null, brush: null };
-const size = () => data.row.length;
-const root = document.documentElement;
-let printing = false, waiting = false, later = 0;
+const view = { from: 0, to: 1, cursor: null, held: null };
+const root = document.documentElement, host = (id) => document.getElementById(id);
+const LEAST = 5;  // rows in a view
+let printing = false, waiting = false, later = 0, overview = null;
+
+const bounds = () => [data.row[0] - 0.5, data.row[data.row.length - 1] + 0.5];
+const whole = () => view.from <= bounds()[0] + 1e-6 && view.to >= bounds()[1] - 1e-6;
+const reset = () => show(...bounds());
+const places = () => [search(data.row, view.from), Math.max(0, search(data.row, view.to) - 1)];
+const ends = () => places().map((i) => data.row[i]);
+
+function nearest(row) {
+  const b = Math.min(data.row.length - 1, search(data.row, row)), a = Math.max(0, b - 1);
+  return row - data.row[a] < data.row[b] - row ? data.row[a] : data.row[b];
+}
 
 function show(from, to, remember = true) {
-  const all = size(), least = Math.min(all, 5);
-  let span = Math.max(least, Math.min(all, to - from));
-  let start = (from + to) / 2 - span / 2;
-  start = Math.max(-0.5, Math.min(all - 0.5 - span, start));
-  [view.from, view.to] = [start, start + span];
+  const [first, last] = bounds(), span = Math.max(Math.min(last - first, LEAST), Math.min(last - first, to - from));
+  view.from = Math.max(first, Math.min(last - span, (from + to) / 2 - span / 2));
+  view.to = view.from + span;
   if (remember) keepHash();
   redraw();
 }
 
-const reset = () => show(-0.5, size() - 0.5);
-const whole = () => view.to - view.from >= size() - 1e-6;
-const places = () => [Math.max(0, Math.ceil(view.from)), Math.min(size() - 1, Math.floor(view.to))];
-const ends = () => places().map((place) => data.row[place]);
-
 function zoom(factor, about = (view.from + view.to) / 2) {
-  const span = Math.min(size(), Math.max(5, (view.to - view.from) * factor));
-  const share = (about - view.from) / (view.to - view.from);
+  const span = Math.max(LEAST, (view.to - view.from) * factor), share = (about - view.from) / (view.to - view.from);
   show(about - share * span, about + (1 - share) * span);
 }
 
@@ -31,106 +34,68 @@ function pan(share) {
 }
 
 function keepHash() {
-  const [a, b] = ends();
-  const path = whole() ? location.pathname + location.search : `#rows=${a}-${b}`;
+  const path = whole() ? location.pathname + location.search : `#rows=${ends().join("-")}`;
   try { history.replaceState(null, "", path); } catch { /* a page inside another may not */ }
 }
 
 function readHash() {
   const found = /^#rows=(\d+)-(\d+)$/.exec(location.hash);
-  if (!found) return false;
-  const [a, b] = [Number(found[1]), Number(found[2])].map((row) => placeOf(row, data.row));
-  show(Math.min(a, b) - 0.5, Math.max(a, b) + 0.5, false);
-  return true;
+  if (!found) return;
+  const rows = [Number(found[1]), Number(found[2])];
+  show(Math.min(...rows) - 0.5, Math.max(...rows) + 0.5, false);
 }
 
 function redraw() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; drawAll(false); });
+  requestAnimationFrame(() => { waiting = false; drawAll(); });
 }
 
-// Charts in the window at once, the others a moment after the last change (`all`: at once, too).
-function drawAll(all) {
+// Charts in the window at once, the others one by one a moment after the last change.
+function drawAll(all = false) {
   root.dataset.settled = "no";
   clearTimeout(later);
-  for (const chart of charts) {
-    chart.stale = !all && !chart.seen();
-    if (!chart.stale) chart.draw();
-  }
+  for (const chart of charts) chart.stale = true;
+  for (const chart of charts) if (all || chart.near()) { chart.draw(); chart.stale = false; }
   later = setTimeout(drawRest, 150);
-  if (all) drawRest();
-  overview.draw();
-  markAll();
+  markView();
   const [a, b] = ends();
   let text = `Rows ${a} to ${b}`;
   if (data.time) {
     const [start, end] = places().map((i) => timeWords(data.time[i]));
     text += ` · ${start} to ${end}${meta.zoned ? " UTC" : ""}`;
   }
-  document.getElementById("range").textContent = text;
+  host("range").textContent = text;
   root.dataset.view = `${a}-${b}`;
   root.dataset.charts = charts.length;
 }
 
 function drawRest() {
-  clearTimeout(later);
-  for (const chart of charts) if (chart.stale) { chart.draw(); chart.stale = false; }
-  root.dataset.settled = "yes";
+  const chart = charts.find(({ stale }) => stale);
+  if (!chart) return void (root.dataset.settled = "yes");
+  chart.draw();
+  chart.stale = false;
+  later = setTimeout(drawRest);
 }
 
-function markAll() {
-  for (const chart of charts) chart.mark();
+function markView() {
+  const [a, b] = [view.from, view.to].map((row) => overview.u.valToPos(row, "x"));
+  overview.u.setSelect({ left: a, width: Math.max(2, b - a), top: 8, height: 26 }, false);
 }
 
-function measureAll() {
+// After a change of width, of colours, or to paper and back.
+function rebuild() {
   readColours();
-  for (const chart of charts) chart.measure();
-  overview.measure();
-  drawAll(true);
+  for (const chart of [overview, ...charts]) chart.stands = false;
+  overview.draw();
+  drawAll(printing);
 }
-
-const overview = {
-  canvas: document.getElementById("overview"),
-  measure() {
-    this.width = this.canvas.clientWidth || 300;
-    this.ratio = window.devicePixelRatio || 1;
-    this.canvas.width = this.width * this.ratio;
-    this.canvas.height = 34 * this.ratio;
-  },
-  x(place) { return ((place + 0.5) / size()) * this.width; },
-  place(x) { return (x / this.width) * size() - 0.5; },
-  draw() {
-    const pen = this.canvas.getContext("2d"), w = Math.floor(this.width), n = size();
-    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    pen.clearRect(0, 0, w, 34);
-    pen.fillStyle = colours.card;
-    pen.fillRect(0, 8, w, 26);
-    const values = data["value.0"], { low, high } = decimate(values, -0.5, n - 0.5, w);
-    let [least, most] = [Infinity, -Infinity];
-    for (let p = 0; p < w; p++) { if (low[p] < least) least = low[p]; if (high[p] > most) most = high[p]; }
-    const y = (v) => 32 - (22 * (v - least)) / (most - least || 1);
-    pen.fillStyle = colours.soft;
-    for (let p = 0; p < w; p++) {
-      if (low[p] === low[p]) pen.fillRect(p, y(high[p]), 1, Math.max(1.2, y(low[p]) - y(high[p])));
-    }
-    pen.fillStyle = colours.out;
-    for (const [a, b] of meta.episodes) pen.fillRect(this.x(a - 0.5), 1, Math.max(2, this.x(b) - this.x(a)), 5);
-    pen.fillStyle = colours.pick;
-    const [a, b] = [this.x(view.from), this.x(view.to)];
-    pen.fillRect(a, 8, Math.max(2, b - a), 26);
-    pen.strokeStyle = colours.mean;
-    pen.lineWidth = 2;
-    pen.strokeRect(a + 1, 9, Math.max(2, b - a) - 2, 24);
-  },
-};
 
 function tip(chart, x, y) {
-  const box = document.getElementById("tip");
-  const i = Math.round(view.cursor);
-  const lines = chart.tell(i);
-  box.replaceChildren(element("b", "", `Row ${data.row[i]}${data.time ? " · " + timeWords(data.time[i]) : ""}`));
-  for (const [name, text] of lines) {
+  const box = host("tip"), i = search(data.row, view.cursor);
+  const when = data.time ? ` · ${timeWords(data.time[i])}` : "", next = i >= meta.rows ? " · forecast" : "";
+  box.replaceChildren(element("b", "", `Row ${data.row[i]}${when}${next}`));
+  for (const [name, text] of chart.tell(view.cursor)) {
     const row = element("span", "", name);
     row.append(element("em", "", text));
     box.append(row);
@@ -141,14 +106,14 @@ function tip(chart, x, y) {
   box.style.top = `${Math.max(4, Math.min(innerHeight - height - 4, y + 14))}px`;
 }
 
-function hideTip() {
-  document.getElementById("tip").hidden = true;
+function hideTip(chart) {
+  host("tip").hidden = true;
   view.cursor = null;
-  markAll();
+  chart.u?.setCursor({ left: -10, top: -10 }, false, true);
 }
 
-function point(chart, place, x, y) {
-  view.cursor = Math.max(0, Math.min(size() - 1, Math.round(place)));
+function point(chart, row, x, y) {
+  view.cursor = nearest(Math.max(view.from, Math.min(view.to, row)));
+  chart.u.setCursor({ left: chart.u.valToPos(view.cursor, "x"), top: 10 }, false, true);
   tip(chart, x, y);
-  markAll();
 }

@@ -28,6 +28,11 @@ class Tiny(rmcvi.AbstractLearner):
     trouble: str = eqx.field(static=True, default="")
     dim_obs: int = eqx.field(static=True, default=2)
     dim_input: int = eqx.field(static=True, default=0)
+    level: float = eqx.field(static=True, default=0.9)
+
+    @property
+    def dim_state(self) -> int:
+        return 2
 
     def init(self, key: Key[Array, ""]) -> tuple[Array, Array]:
         if self.trouble == "init":

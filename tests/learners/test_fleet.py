@@ -28,8 +28,8 @@ def ran(learner: rmcvi.OnlineEstimator) -> Any:
     """Observations, who was there, and the fleet's states after all steps."""
     ys = jax.random.normal(jax.random.key(0), (STEPS, STREAMS, 1)).at[1, 0].set(jnp.nan)
     active = jnp.ones((STEPS, STREAMS), bool).at[:2, 2].set(False)
-    fleet = rmcvi.Fleet(learner)
-    states, infos = fleet.scan(fleet.init(jax.random.key(1), STREAMS), ys, active)
+    fleet = rmcvi.Fleet(learner, STREAMS)
+    states, infos = fleet.scan(fleet.init(jax.random.key(1)), ys, active=active)
     return fleet, ys, active, states, infos
 
 
@@ -54,7 +54,7 @@ def test_streams_are_those_of_single_learners(learner: rmcvi.OnlineEstimator, ra
 def test_updates_are_the_scan(ran: Any) -> None:
     """One row at a time ends where the loop ends."""
     fleet, ys, active, states, _ = ran
-    now = fleet.init(jax.random.key(1), STREAMS)
+    now = fleet.init(jax.random.key(1))
     for t in range(STEPS):
         now, _ = fleet.update(now, ys[t], active=active[t])
     for a, b in zip(jax.tree.leaves(now.phi), jax.tree.leaves(states.phi), strict=True):
@@ -64,7 +64,7 @@ def test_updates_are_the_scan(ran: Any) -> None:
 def test_wrong_shapes_are_refused(ran: Any) -> None:
     """In words, before anything is compiled."""
     fleet, ys, _, states, _ = ran
-    with pytest.raises(ValueError, match="ys"):
+    with pytest.raises(ValueError, match=r"^y: "):
         fleet.update(states, ys[0, :, 0])
     with pytest.raises(ValueError, match="active"):
         fleet.update(states, ys[0], active=np.array([True]))

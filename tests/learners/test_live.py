@@ -102,7 +102,7 @@ def test_gaps_are_filled_and_the_state_is_told() -> None:
     told, law = every[-1], _learner().filter(shell.state)
     np.testing.assert_allclose(told.state_mean, law.mean, rtol=1e-9)
     np.testing.assert_allclose(told.state_std**2, np.diagonal(law.covariance), rtol=1e-9)
-    exact = _learner().impute(shell.state, 0, num=4000)
+    exact = _learner().recent(shell.state, 0, num=4000)
     error = told.filled[0] - shell.scaling.inverse(exact.mean[0])[0]
     assert abs(error) < 5 * shell.scaling.scale[0] * 2 / np.sqrt(100)
     assert np.isfinite([told.elbo, told.ess]).all()

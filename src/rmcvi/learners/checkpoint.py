@@ -72,8 +72,8 @@ def save(
         json.dumps(extra)
     except TypeError as error:
         raise ValueError(f"extra: {error}, expected values that JSON can hold") from None
-    keys = [leaf for leaf in jax.tree.leaves(state) if is_key(leaf)]
-    fresh = jax.eval_shape(learner.init, keys[0] if keys else jax.random.key(0))
+    kinds = [jax.random.key_impl(leaf) for leaf in jax.tree.leaves(state) if is_key(leaf)]
+    fresh = jax.eval_shape(learner.init, jax.random.key(0, impl=kinds[0] if kinds else None))
     lines = differences(outline(state), outline(fresh), "state")
     if lines:
         raise ValueError(f"state: got one that the learner could not load: {listed(lines)}")

@@ -33,16 +33,12 @@ def raw_bytes(leaf: Any) -> bytes:
 
 def describe_learner(learner: AbstractLearner) -> dict[str, Any]:
     """Trained arrays by their shape (the state holds their values), all others by their hash."""
-    parts: dict[str, Any] = {"precision": str(jnp.zeros(()).dtype)}
-    trainable = getattr(learner, "trainable", None)
-    for field in dataclasses.fields(learner):
-        value = getattr(learner, field.name)
-        if trainable is not None and field.name in ("model", "family"):
-            trained = eqx.filter(value, getattr(trainable, field.name))
-            value = eqx.combine(jax.tree.map(lambda v: f"{_typed(v)} trained", trained), value)
-        if field.name != "trainable":
-            parts[field.name] = _describe(value)
-    return parts
+    marks = jax.tree.map(lambda v: f"{_typed(v)} trained", learner.trained())
+    marked = eqx.combine(marks, learner)
+    # Filters are functions; what they pick is marked.
+    names = [f.name for f in dataclasses.fields(learner) if f.name != "trainable"]
+    parts = {name: _describe(getattr(marked, name)) for name in names}
+    return {"precision": str(jnp.zeros(()).dtype)} | parts
 
 
 def outline(state: PyTree) -> Any:
@@ -100,8 +96,7 @@ def _entries(value: Any) -> Any:
 
 
 def _brief(value: Any) -> str:
-    told = value.get("class", f"{len(value)} entries") if isinstance(value, dict) else value
-    return str(told)
+    return str(value.get("class", f"{len(value)} entries") if isinstance(value, dict) else value)
 
 
 def listed(lines: list[str]) -> str:

@@ -20,8 +20,11 @@ from jaxtyping import Array, Float, Key, PyTree
 from rmcvi.contract import (
     AbstractLearner,
     AbstractRecursion,
+    Band,
+    Diagnostics,
     Filtered,
     Prediction,
+    Smoothed,
     Trainable,
 )
 from rmcvi.core.checks import check_array, check_instance, check_int, check_key, check_real
@@ -30,16 +33,18 @@ from rmcvi.learners import query
 from rmcvi.learners.best import Best
 from rmcvi.learners.learning import learn
 from rmcvi.learners.predict import predict, screen
-from rmcvi.learners.query import Forecast, Imputed
+from rmcvi.learners.query import Trajectories
 from rmcvi.learners.records import LearnerInfo, LearnerState
-from rmcvi.learners.smooth import Smoothed
 from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.monitors import DriftDetector, SensorMonitor
 from rmcvi.monitors.health import Health
 from rmcvi.optim import Ascent, GradientGuard
+from rmcvi.recursion.history import History
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
+KEPT = 9
+"""Rows kept for a recursion that keeps none: `recent` looks back 8, as with the default window."""
 
 
 class OnlineEstimator(AbstractLearner):
@@ -137,6 +142,7 @@ class OnlineEstimator(AbstractLearner):
         check_key("key", key)
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
+        statistics = self.recursion.init(self.model, self.family, self.trainable)
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
@@ -144,10 +150,52 @@ class OnlineEstimator(AbstractLearner):
             phi=phi,
             theta_ascent=self.model_ascent.init(theta),
             phi_ascent=self.family_ascent.init(phi),
-            recursion=self.recursion.init(self.model, self.family, self.trainable),
+            recursion=statistics,
             watch=self.watch.init(self.dim_obs),
             skipped=jnp.zeros((), int),
             best=Best.of(theta, phi) if self.watch.damps else None,
+            past=self._no_past() if self.recursion.history(statistics) is None else None,
+        )
+
+    def _no_past(self) -> History:
+        draws = jnp.zeros((self.draws, self.dim_state))
+        rows = KEPT if self.draws else 1
+        return History.empty(rows, draws, self.dim_obs, self.dim_input)
+
+    @property
+    def dim_state(self) -> int:
+        """Length of x."""
+        return self.model.dim_state
+
+    @property
+    def reach(self) -> int:
+        """Rows that are kept, but for the present one."""
+        state = jax.eval_shape(self.init, jax.random.key(0))
+        return query.history(self, state).y.shape[0] - 1
+
+    def parameters(self, state: LearnerState) -> dict[str, Array]:
+        """Those of the model, in its own units."""
+        return dict(self.model_at(state).parameters())
+
+    def diagnostics(self, state: LearnerState, info: LearnerInfo) -> Diagnostics:
+        """ELBO per row, effective sample size, failed sensors, alarms."""
+        rows = jnp.maximum(state.t.astype(float), 1.0)
+        return Diagnostics(
+            elbo=info.elbo.astype(float) / rows,
+            ess=info.ess,
+            sensor_score=info.sensor_score,
+            alarms=info.alarms,
+        )
+
+    def trained(self) -> "OnlineEstimator":
+        """Its parameters, and None elsewhere."""
+        parts = (
+            eqx.filter(self.model, self.trainable.model),
+            eqx.filter(self.family, self.trainable.family),
+        )
+        nothing = eqx.filter(self, False)
+        return eqx.tree_at(
+            lambda v: (v.model, v.family), nothing, parts, is_leaf=lambda v: v is None
         )
 
     def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
@@ -181,6 +229,11 @@ class OnlineEstimator(AbstractLearner):
                 state = eqx.tree_at(lambda s, n=name: getattr(s, n), state, new)
         return state
 
+    @property
+    def gradient_window(self) -> int:
+        """That of the recursion."""
+        return self.recursion.gradient_window
+
     def lengthen(
         self, state: LearnerState, window: int | None = None
     ) -> tuple["OnlineEstimator", LearnerState]:
@@ -188,10 +241,7 @@ class OnlineEstimator(AbstractLearner):
 
         The remedy for `Alarm.WINDOW_SHORT`; the next update compiles anew.
         """
-        lengthen = getattr(self.recursion, "lengthen", None)
-        if lengthen is None:
-            raise ValueError("lengthen: got a recursion without a window, expected RMCVI")
-        recursion, statistics = lengthen(state.recursion, window)
+        recursion, statistics = self.recursion.lengthen(state.recursion, window)
         learner = eqx.tree_at(lambda v: v.recursion, self, recursion)
         return learner, eqx.tree_at(lambda s: s.recursion, state, statistics)
 
@@ -201,7 +251,7 @@ class OnlineEstimator(AbstractLearner):
         """The pure step behind `update` and `scan`: predict, score, learn."""
         k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
         finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
-        prediction, screened = self._predict(state, finite, inputs, k_predict)
+        prediction, screened, before = self._predict(state, finite, inputs, k_predict)
         watch, suspicion = self.watch.suspect(state.watch, finite, prediction)
         used = jnp.where(suspicion.masked, jnp.nan, screened)
         new, info, sound = learn(self, state, used, inputs, k_learn)
@@ -211,8 +261,10 @@ class OnlineEstimator(AbstractLearner):
             new,
             (state.t + 1, watch, state.skipped + ~sound),
         )
-        new = self.watch.mend(watch, new)
-        told = LearnerInfo(
+        new = self.watch.restore(watch, new)
+        if new.past is not None:
+            new = eqx.tree_at(lambda s: s.past, new, new.past.push(before, used, inputs))
+        return new, LearnerInfo(
             prediction=prediction,
             step=info,
             pulled=~(screened == finite) & jnp.isfinite(finite),
@@ -224,19 +276,19 @@ class OnlineEstimator(AbstractLearner):
             cuts=self.model_ascent.cuts(new.theta_ascent) + self.family_ascent.cuts(new.phi_ascent),
             skipped=new.skipped,
         )
-        return new, told
 
     def _predict(
         self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
-    ) -> tuple[Prediction | None, Float[Array, "dy"]]:
+    ) -> tuple[Prediction | None, Float[Array, "dy"], Float[Array, "draws dx"]]:
+        """The prediction, the observation pulled in, and the draws of x_{t-1} behind both."""
         if self.draws == 0:
-            return None, y
+            return None, y, jnp.zeros((0, self.dim_state))
         k1, k2 = jax.random.split(key)
         before = self.draw(state, k1, self.draws)
         prediction = predict(self.model_at(state), before, state.t, y, inputs, k2, self.level)
-        if self.screen_width is None:
-            return prediction, y
-        return prediction, screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
+        if self.screen_width is not None:
+            y = screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
+        return prediction, y, before
 
     def filter(self, state: LearnerState) -> Filtered:
         """Mean and covariance of x_t given everything so far."""
@@ -307,18 +359,46 @@ class OnlineEstimator(AbstractLearner):
         level: float = 0.9,
         num: int = 500,
         key: Key[Array, ""] | None = None,
-    ) -> Forecast:
+    ) -> Band:
         """The next `horizon` observations (`u`, `dt`: their inputs, one row each)."""
-        return query.forecast(self, state, horizon, u, dt, level, num, key)
+        inputs = Inputs.sequence(check_int("horizon", horizon), u, dt, self.dim_input)
+        return query.simulate(self, state, inputs, level, num, key)[0]
 
-    def impute(
+    def trajectories(
         self,
         state: LearnerState,
-        lag: int = 0,
+        horizon: int,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        *,
+        num: int = 500,
+        key: Key[Array, ""] | None = None,
+    ) -> Trajectories:
+        """The draws of states and observations behind `forecast`."""
+        inputs = Inputs.sequence(check_int("horizon", horizon), u, dt, self.dim_input)
+        return query.simulate(self, state, inputs, self.level, num, key)[1]
+
+    def present(
+        self,
+        state: LearnerState,
+        *,
+        level: float = 0.9,
+        num: int = 100,
+        key: Key[Array, ""] | None = None,
+    ) -> Band:
+        """y_t with the missing coordinates replaced by their posterior."""
+        check_real("level", level, 0.0, 1.0)
+        return query.present(self, state, level, check_int("num", num), query.key_or_default(key))
+
+    def recent(
+        self,
+        state: LearnerState,
+        lag: int,
         *,
         level: float = 0.9,
         num: int = 500,
         key: Key[Array, ""] | None = None,
-    ) -> Imputed:
+    ) -> Band:
         """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
-        return query.impute(self, state, lag, level, num, key)
+        check_real("level", level, 0.0, 1.0)
+        return query.recent(self, state, lag, level, num, key)

@@ -47,7 +47,7 @@ class Watch(eqx.Module):
 
     @property
     def damps(self) -> bool:
-        """Whether an unstable learner is mended."""
+        """Whether an unstable learner takes shorter steps, or goes back to its best time."""
         return self.health is not None and self.health.damp
 
     def init(self, dim: int) -> WatchState:
@@ -91,7 +91,7 @@ class Watch(eqx.Module):
             alarms = alarms + jnp.where(failed, int(Alarm.SENSOR), 0)
         return WatchState(health, drift, state.sensors), alarms, change
 
-    def mend(self, state: WatchState, learner: Any) -> Any:
+    def restore(self, state: WatchState, learner: Any) -> Any:
         """The learner's state, its best parameters kept or put back; without damping, as it is."""
         if self.health is None or state.health is None or learner.best is None:
             return learner

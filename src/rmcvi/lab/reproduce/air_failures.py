@@ -102,7 +102,7 @@ def _reconstruct(
     rows[:length, column] = standard[:length, column] = np.nan
     at = start // EVERY
     state, _ = rmcvi.scan(ours, _copy(states[0][at]), rows, collect=_collect)
-    band = ours.impute(state, len(rows) - 1)
+    band = ours.recent(state, len(rows) - 1)
     mean, low, high = (np.asarray(v)[:length, column] for v in (band.mean, band.low, band.high))
     _, told = rmcvi.scan(lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect)
     shift = np.nanmean(year.y[:, column] - unit * year.z[:, column])

@@ -122,6 +122,8 @@ def test_seeds_are_averaged_and_states_scored() -> None:
     assert row.rmse_spread == pytest.approx(np.std(errors))
     distances = [np.sqrt(np.mean((d - 1.0) ** 2)) for d in draws]
     assert row.state_rmse == pytest.approx(np.mean(distances))
+    # An observation of the same dimension is not a state.
+    assert compared().row("persistence").state_rmse is None
 
 
 def test_failures_keep_their_rows_and_reasons() -> None:

@@ -187,8 +187,15 @@ def test_units_in_a_file_are_compared(tmp_path: Path) -> None:
     """Raw columns are not standardised ones; the error is at hand at the top."""
     learner = rmcvi.baselines.Persistence(2)
     rmcvi.Live(2, learner=learner).save(tmp_path / "live.ckpt")
-    with pytest.raises(ValueError, match=r"standardiser: file has .*, this has None"):
-        rmcvi.Live(2, learner=learner, standardiser=False).load(tmp_path / "live.ckpt")
+    raw = rmcvi.Live(2, learner=learner, standardiser=False)
+    with pytest.raises(ValueError, match="standardised columns, this one is given columns"):
+        raw.load(tmp_path / "live.ckpt")
+    raw.save(tmp_path / "raw.ckpt")
+    with pytest.raises(ValueError, match="columns in their own units, this one is given standard"):
+        rmcvi.Live(2, learner=learner).load(tmp_path / "raw.ckpt")
+    other = rmcvi.Live(2, learner=learner, standardiser=rmcvi.Standardiser(clip=4.0))
+    with pytest.raises(ValueError, match=r"standardiser: file has .*'clip': 3\.0.*, this has"):
+        other.load(tmp_path / "live.ckpt")
     with pytest.raises(rmcvi.CheckpointError):
         rmcvi.Live(2, learner=learner).load(tmp_path / "nothing.ckpt")
 

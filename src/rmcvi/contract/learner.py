@@ -190,17 +190,20 @@ class AbstractLearner(eqx.Module):
         object.__setattr__(other, "level", float(level))
         return other
 
-    def check_lag(self, lag: int, seen: Array | None = None) -> None:
-        """Raise unless `recent` can look back that far, after `seen` rows if their number is known.
+    def check_lag(self, lag: int, seen: Array | None = None, reach: int | None = None) -> None:
+        """Raise unless one can look back that far.
 
-        Rows of many streams at once are not counted.
+        Args:
+            lag: rows before the present one.
+            seen: rows so far, if their number is known (those of many streams are not counted).
+            reach: rows that are kept (default: `reach` of the learner).
         """
-        known = seen is not None and not isinstance(seen, Tracer)
-        most = min(self.reach, int(seen) - 1) if known else self.reach
+        most, rows = self.reach if reach is None else reach, ""
+        kept = f"the learner looks back {most} rows"
+        if seen is not None and not isinstance(seen, Tracer):
+            most, rows = min(most, int(seen) - 1), f" and has seen {int(seen)}"
         if check_int("lag", lag, 0) > most:
-            rows = f" and has seen {int(seen)} rows" if known else ""
-            expected = f"at most {most} (the learner looks back {self.reach} rows{rows})"
-            raise ValueError(f"lag: got {lag}, expected {expected}")
+            raise ValueError(f"lag: got {lag}, expected at most {most} ({kept}{rows})")
 
 
 @eqx.filter_jit

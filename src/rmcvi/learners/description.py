@@ -77,17 +77,17 @@ def _typed(value: Any) -> str:
     return f"{value.dtype}[{','.join(map(str, value.shape))}]"
 
 
-def differences(file: Any, learner: Any, path: str = "") -> list[str]:
+def differences(file: Any, here: Any, path: str = "") -> list[str]:
     """`path: file has A, learner has B`, entry by entry; another class is one entry."""
-    file, learner = _entries(file), _entries(learner)
-    nested = isinstance(file, dict) and isinstance(learner, dict)
-    if not nested or file.get("class") != learner.get("class"):
-        same = json.dumps(file) == json.dumps(learner)  # as text, so that NaN equals itself
-        return [] if same else [f"{path}: file has {_brief(file)}, learner has {_brief(learner)}"]
+    file, here = _entries(file), _entries(here)
+    nested = isinstance(file, dict) and isinstance(here, dict)
+    if not nested or file.get("class") != here.get("class"):
+        same = json.dumps(file) == json.dumps(here)  # as text, so that NaN equals itself
+        return [] if same else [f"{path}: file has {_brief(file)}, learner has {_brief(here)}"]
     lines = []
-    for name in file | learner:
+    for name in file | here:
         inner = f"{path}{name}" if not path or name.startswith("[") else f"{path}.{name}"
-        lines += differences(file.get(name, "nothing"), learner.get(name, "nothing"), inner)
+        lines += differences(file.get(name, "nothing"), here.get(name, "nothing"), inner)
     return lines
 
 

@@ -14,26 +14,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.contract import (
-    AbstractLearner,
     AbstractRecursion,
-    Band,
     Diagnostics,
-    Filtered,
     Prediction,
-    Smoothed,
     Trainable,
 )
-from rmcvi.core.checks import check_array, check_instance, check_int, check_key, check_real
+from rmcvi.core.checks import check_instance, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs
-from rmcvi.learners import query
 from rmcvi.learners.best import Best
 from rmcvi.learners.learning import learn
 from rmcvi.learners.predict import predict, screen
-from rmcvi.learners.query import Trajectories
+from rmcvi.learners.questions import AbstractStateSpaceLearner
 from rmcvi.learners.records import LearnerInfo, LearnerState
 from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
@@ -47,7 +41,7 @@ KEPT = 9
 """Rows kept for a recursion that keeps none: `recent` looks back 8, as with the default window."""
 
 
-class OnlineEstimator(AbstractLearner):
+class OnlineEstimator(AbstractStateSpaceLearner):
     """Learns theta and phi on two time scales while it predicts, filters and watches itself.
 
     `model` and `family` are the starting point; the current ones are `model_at(state)` and
@@ -132,7 +126,6 @@ class OnlineEstimator(AbstractLearner):
             drift=(DriftDetector() if drift is True else drift or None) if watched else None,
             sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
             mask_failed=bool(mask_failed),
-            level=self.level,
         )
         if mask_failed and self.watch.sensors is None:
             raise ValueError("mask_failed: got True, expected False without sensors and draws")
@@ -161,21 +154,6 @@ class OnlineEstimator(AbstractLearner):
         draws = jnp.zeros((self.draws, self.dim_state))
         rows = KEPT if self.draws else 1
         return History.empty(rows, draws, self.dim_obs, self.dim_input)
-
-    @property
-    def dim_state(self) -> int:
-        """Length of x."""
-        return self.model.dim_state
-
-    @property
-    def reach(self) -> int:
-        """Rows that are kept, but for the present one."""
-        state = jax.eval_shape(self.init, jax.random.key(0))
-        return query.history(self, state).y.shape[0] - 1
-
-    def parameters(self, state: LearnerState) -> dict[str, Array]:
-        """Those of the model, in its own units."""
-        return dict(self.model_at(state).parameters())
 
     def diagnostics(self, state: LearnerState, info: LearnerInfo) -> Diagnostics:
         """ELBO per row, effective sample size, failed sensors, alarms."""
@@ -252,7 +230,7 @@ class OnlineEstimator(AbstractLearner):
         k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
         finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
         prediction, screened, before = self._predict(state, finite, inputs, k_predict)
-        watch, suspicion = self.watch.suspect(state.watch, finite, prediction)
+        watch, suspicion = self.watch.suspect(state.watch, finite, prediction, self.level)
         used = jnp.where(suspicion.masked, jnp.nan, screened)
         new, info, sound = learn(self, state, used, inputs, k_learn)
         watch, alarms, change = self.watch.conclude(watch, finite, prediction, info, suspicion)
@@ -289,116 +267,3 @@ class OnlineEstimator(AbstractLearner):
         if self.screen_width is not None:
             y = screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
         return prediction, y, before
-
-    def filter(self, state: LearnerState) -> Filtered:
-        """Mean and covariance of x_t given everything so far."""
-        return self.recursion.filtered(state.recursion, self.model_at(state), self.family_at(state))
-
-    def draw(self, state: LearnerState, key: Key[Array, ""], num: int) -> Float[Array, "{num} dx"]:
-        """Draws of x_t given everything so far."""
-        model, family = self.model_at(state), self.family_at(state)
-        return self.recursion.draw(state.recursion, model, family, key, num)
-
-    def predict(
-        self,
-        state: LearnerState,
-        y: ArrayLike | None = None,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 1000,
-        key: Key[Array, ""] | None = None,
-    ) -> Prediction:
-        """The next observation and, given `y`, how the prediction fares; nothing is learned."""
-        check_int("num", num)
-        y = jnp.full(self.dim_obs, jnp.nan) if y is None else jnp.asarray(y, float)
-        check_array("y", y, (self.dim_obs,))
-        return query.predict_next(
-            self, state, y, Inputs.of(u, dt, self.dim_input), num, query.key_or_default(key)
-        )
-
-    def log_score(
-        self,
-        state: LearnerState,
-        y: ArrayLike,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 1000,
-        key: Key[Array, ""] | None = None,
-    ) -> Float[Array, ""]:
-        """Predictive log-density of a next observation, over its observed coordinates."""
-        return self.predict(state, y, u, dt, num=num, key=key).log_score
-
-    def smooth(
-        self, state: LearnerState, lag: int, *, num: int = 200, key: Key[Array, ""] | None = None
-    ) -> Smoothed:
-        """`num` draws of (x_{t-lag}, ..., x_t) given everything so far; lag < window + bptt."""
-        return query.smooth(self, state, lag, num, key)
-
-    def smooth_sequence(
-        self,
-        state: LearnerState,
-        ys: ArrayLike,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 200,
-        key: Key[Array, ""] | None = None,
-    ) -> Smoothed:
-        """`num` draws of all states of a whole sequence, with the parameters learned so far."""
-        return query.smooth_sequence(self, state, ys, u, dt, num, key)
-
-    def forecast(
-        self,
-        state: LearnerState,
-        horizon: int,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        level: float = 0.9,
-        num: int = 500,
-        key: Key[Array, ""] | None = None,
-    ) -> Band:
-        """The next `horizon` observations (`u`, `dt`: their inputs, one row each)."""
-        inputs = Inputs.sequence(check_int("horizon", horizon), u, dt, self.dim_input)
-        return query.simulate(self, state, inputs, level, num, key)[0]
-
-    def trajectories(
-        self,
-        state: LearnerState,
-        horizon: int,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 500,
-        key: Key[Array, ""] | None = None,
-    ) -> Trajectories:
-        """The draws of states and observations behind `forecast`."""
-        inputs = Inputs.sequence(check_int("horizon", horizon), u, dt, self.dim_input)
-        return query.simulate(self, state, inputs, self.level, num, key)[1]
-
-    def present(
-        self,
-        state: LearnerState,
-        *,
-        level: float = 0.9,
-        num: int = 100,
-        key: Key[Array, ""] | None = None,
-    ) -> Band:
-        """y_t with the missing coordinates replaced by their posterior."""
-        check_real("level", level, 0.0, 1.0)
-        return query.present(self, state, level, check_int("num", num), query.key_or_default(key))
-
-    def recent(
-        self,
-        state: LearnerState,
-        lag: int,
-        *,
-        level: float = 0.9,
-        num: int = 500,
-        key: Key[Array, ""] | None = None,
-    ) -> Band:
-        """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
-        check_real("level", level, 0.0, 1.0)
-        return query.recent(self, state, lag, level, num, key)

@@ -30,8 +30,14 @@ def field_added(name: str, value: Any = None) -> Migration:
     return lambda outline: outline | {name: value}
 
 
+def field_dropped(name: str) -> Migration:
+    """A field without arrays is no more."""
+    return lambda outline: {k: v for k, v in outline.items() if k != name}
+
+
 MIGRATIONS: dict[tuple[str, int], Migration] = {
     ("LearnerState", 1): field_added("past"),
+    ("Watch", 1): field_dropped("level"),
 }
 """By the name of the class and the schema that the file has."""
 

@@ -54,7 +54,8 @@ def history(learner: Any, state: Any) -> Any:
 def smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""] | None) -> Smoothed:
     """Fixed-lag smoothing from the rows that are kept."""
     check_int("num", num)
-    learner.check_lag(lag, state.t)
+    # The oldest row of a recursion's history begins with the carry of the row before it.
+    learner.check_lag(lag, state.t, learner.reach + (state.past is None))
     return _smooth(learner, state, lag, num, key_or_default(key))
 
 
@@ -156,6 +157,7 @@ def recent(
     learner: Any, state: Any, lag: int, level: float, num: int, key: Key[Array, ""] | None
 ) -> Band:
     """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
+    learner.check_lag(lag, state.t)
     k1, k2 = jax.random.split(key_or_default(key))
     return _recent(learner, state, smooth(learner, state, lag, num, k1), level, k2)
 

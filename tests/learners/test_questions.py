@@ -57,7 +57,7 @@ def test_a_network_forecasts_its_next_prediction_first() -> None:
     for y in ROWS:
         state, _ = learner.update(state, y)
     ahead = learner.forecast(state, 2)
-    later, info = learner.update(state, [np.nan, np.nan])
+    later, info = learner.update(state, np.full(2, np.nan))
     np.testing.assert_allclose(ahead.mean[0], info.prediction.mean, rtol=1e-12)
     np.testing.assert_allclose(ahead.high[0], info.prediction.high, rtol=1e-12)
     for a, b in zip(jax.tree.leaves(state.network), jax.tree.leaves(later.network), strict=True):
@@ -102,7 +102,7 @@ class Said(eqx.Module):
 def test_init_and_step_are_enough() -> None:
     """All other questions have an answer, and the checks know them."""
     learner = Steady()
-    state, _ = learner.update(learner.init(jax.random.key(0)), [1.0, 2.0])
+    state, _ = learner.update(learner.init(jax.random.key(0)), np.array([1.0, 2.0]))
     band = learner.forecast(state, 2, level=0.6826894921370859)
     np.testing.assert_allclose(band.high, np.ones((2, 2)), rtol=1e-9)
     assert np.isnan(learner.present(state).mean).all() and learner.reach == 0
@@ -158,12 +158,14 @@ def test_nobody_asks_a_learner_for_its_class() -> None:
     )
     allowed = {
         "checks/learner_checks.py",  # it checks that what is declared is there
+        "checks/recursion_checks.py",  # the same, of recursions
         "learners/estimator.py",  # its own fields, by name
         "learners/learning.py",  # its second half: a family may be a rival's proposal
     }
     found = {
         str(path.relative_to(SOURCES))
-        for path in SOURCES.rglob("*.py")
+        for room in ("learners", "scale", "checks", "app", "lab")
+        for path in (SOURCES / room).rglob("*.py")
         if asks.search(path.read_text())
     }
     assert found <= allowed

@@ -105,7 +105,7 @@ METHODS: dict[str, Callable[[], Any]] = {
 }
 
 
-class Told(NamedTuple):
+class After(NamedTuple):
     """A learner after the stream, and the last row that it has not seen yet."""
 
     learner: Any
@@ -113,24 +113,24 @@ class Told(NamedTuple):
     y: np.ndarray
 
 
-def finite(told: Any) -> bool:
+def finite(answer: Any) -> bool:
     """All numbers of an answer are numbers."""
-    leaves = [leaf for leaf in jax.tree.leaves(told) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    leaves = [leaf for leaf in jax.tree.leaves(answer) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     return bool(leaves) and all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
 
 
-def predicted(told: Told, u: float = 1.0, dt: float = 1.0) -> np.ndarray:
+def predicted(after: After, u: float = 1.0, dt: float = 1.0) -> np.ndarray:
     """Mean and interval of the next row."""
-    said = told.learner.update(told.state, told.y, np.array([u]), dt)[1].prediction
+    said = after.learner.update(after.state, after.y, np.array([u]), dt)[1].prediction
     return np.stack([said.mean, said.low, said.high])
 
 
-def after(learner: Any, ys: np.ndarray) -> Told:
+def learned(learner: Any, ys: np.ndarray) -> After:
     """The learner after all rows but the last; the input alternates."""
     state = learner.init(jax.random.key(1))
     for t, y in enumerate(ys[:-1]):
         state, _ = learner.update(state, y, np.array([t % 3.0]), 1.0)
-    return Told(learner, state, ys[-1])
+    return After(learner, state, ys[-1])
 
 
 def stream() -> np.ndarray:
@@ -141,87 +141,71 @@ def stream() -> np.ndarray:
     return ys
 
 
-def missing_data(told: Told) -> bool:
+def missing_data(after: After) -> bool:
     """Predictions stay finite, and missing is not zero."""
-    other = after(told.learner, np.nan_to_num(stream()))
-    usual = predicted(told)
+    other = learned(after.learner, np.nan_to_num(stream()))
+    usual = predicted(after)
     return bool(np.all(np.isfinite(usual)) and not np.allclose(usual, predicted(other)))
 
 
-def inputs(told: Told) -> bool:
+def inputs(after: After) -> bool:
     """Another input, another prediction."""
-    return not np.allclose(predicted(told), predicted(told, u=3.0))
+    return not np.allclose(predicted(after), predicted(after, u=3.0))
 
 
-def irregular_time(told: Told) -> bool:
+def irregular_time(after: After) -> bool:
     """A longer step, another prediction."""
-    return not np.allclose(predicted(told), predicted(told, dt=2.5))
+    return not np.allclose(predicted(after), predicted(after, dt=2.5))
 
 
-def learns(told: Told) -> bool:
-    """The model is no longer the one it started from, or the method's own coefficients moved."""
-    learner, state, start = told.learner, told.state, told.learner.init(jax.random.key(1))
-    if isinstance(learner, rmcvi.OnlineEstimator):
-        before, now = learner.model, learner.model_at(state)
-    else:
-        names = ("components", "network", "weights")
-        fields = [name for name in names if hasattr(state, name)]
-        before, now = ([getattr(s, name) for name in fields] for s in (start, state))
-    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(now), strict=True)
+def learns(after: After) -> bool:
+    """Parameters have moved."""
+    learner, start = after.learner, after.learner.init(jax.random.key(1))
+    pairs = zip(*(learner.parameters(s).values() for s in (start, after.state)), strict=True)
     return any(not np.array_equal(a, b) for a, b in pairs)
 
 
-def few(told: Told) -> dict[str, int]:
-    """Few draws, as many in each question."""
-    return {"num": 8} if isinstance(told.learner, rmcvi.OnlineEstimator) else {}
+def answers(after: After, question: str, *arguments: Any) -> bool:
+    """All numbers of the answer are finite."""
+    return finite(getattr(after.learner, question)(after.state, *arguments))
 
 
-def saves(told: Told) -> bool:
+def saves(after: After) -> bool:
     """Every leaf comes back, to the bit."""
     path = Path("state.ckpt")
-    rmcvi.save(path, told.learner, told.state)
-    again, _ = rmcvi.load(path, told.learner)
-    pairs = zip(jax.tree.leaves(told.state), jax.tree.leaves(again), strict=True)
+    rmcvi.save(path, after.learner, after.state)
+    again, _ = rmcvi.load(path, after.learner)
+    pairs = zip(jax.tree.leaves(after.state), jax.tree.leaves(again), strict=True)
     return all(raw(a).tobytes() == raw(b).tobytes() for a, b in pairs)
 
 
-COLUMNS: dict[str, Callable[[Told], bool]] = {
+COLUMNS: dict[str, Callable[[After], bool]] = {
     "missing data": missing_data,
     "inputs": inputs,
     "irregular time": irregular_time,
     "learns": learns,
-    "filter": lambda told: finite(told.learner.filter(told.state)),
-    "smooth": lambda told: finite(told.learner.smooth(told.state, 1, **few(told))),
-    "forecast": lambda told: finite(told.learner.forecast(told.state, 2, ONES, **few(told))),
-    "impute": lambda told: finite(told.learner.impute(told.state, 1, **few(told))),
+    "forecast": lambda after: answers(after, "forecast", 2, ONES),
+    "present": lambda after: answers(after, "present"),
+    "recent": lambda after: answers(after, "recent", 1),
+    "filter": lambda after: after.learner.dim_state > 0 and answers(after, "filter"),
+    "smooth": lambda after: after.learner.dim_state > 0 and answers(after, "smooth", 1),
     "save, load": saves,
 }
 
-QUESTIONS = ("smooth", "forecast", "impute")
+SHARED = ("smooth", "forecast", "present", "recent")
 
 
-def cell(column: str, told: Told) -> str:
-    """Yes, or a dash where the method has no such thing and says so, or it has no effect."""
+def cell(column: str, after: After) -> str:
+    """Yes, or a dash where there is no such thing, or it has no effect."""
     # the questions are the same code for all recursions: op by op they share what is compiled
-    asked = column in QUESTIONS and isinstance(told.learner, rmcvi.OnlineEstimator)
-    try:
-        with jax.disable_jit(asked):
-            able = COLUMNS[column](told)
-    except AttributeError as error:
-        if re.search(f"no attribute '{column}'", str(error)) is None:
-            raise
-        able = False
-    except ValueError as error:
-        if "a recursion without a history" not in str(error):
-            raise
-        able = False
-    return "yes" if able else "-"
+    with jax.disable_jit(column in SHARED and after.learner.dim_state > 0):
+        return "yes" if COLUMNS[column](after) else "-"
 
 
 def row(name: str) -> str:
     """A line of the table."""
-    told = after(METHODS[name](), stream())
-    return f"| {name} | {' | '.join(cell(column, told) for column in COLUMNS)} |"
+    after = learned(METHODS[name](), stream())
+    return f"| {name} | {' | '.join(cell(column, after) for column in COLUMNS)} |"
 
 
 def header() -> list[str]:

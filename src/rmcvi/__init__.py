@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from rmcvi.app.sources import read as read
     from rmcvi.contract import AbstractLearner as AbstractLearner
     from rmcvi.contract import AbstractRecursion as AbstractRecursion
+    from rmcvi.contract import Band as Band
     from rmcvi.contract import Filtered as Filtered
     from rmcvi.contract import Gradients as Gradients
     from rmcvi.contract import Info as Info
     from rmcvi.contract import Prediction as Prediction
     from rmcvi.contract import Result as Result
+    from rmcvi.contract import Smoothed as Smoothed
     from rmcvi.contract import Step as Step
     from rmcvi.contract import Trainable as Trainable
     from rmcvi.core.inputs import Inputs as Inputs
@@ -76,11 +78,13 @@ _HOMES = {
     "read": "rmcvi.app.sources",
     "AbstractLearner": "rmcvi.contract",
     "AbstractRecursion": "rmcvi.contract",
+    "Band": "rmcvi.contract",
     "Filtered": "rmcvi.contract",
     "Gradients": "rmcvi.contract",
     "Info": "rmcvi.contract",
     "Prediction": "rmcvi.contract",
     "Result": "rmcvi.contract",
+    "Smoothed": "rmcvi.contract",
     "Step": "rmcvi.contract",
     "Trainable": "rmcvi.contract",
     "Inputs": "rmcvi.core.inputs",

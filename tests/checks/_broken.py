@@ -186,6 +186,7 @@ class Peeking(rmcvi.AbstractLearner):
 
     dim_obs: int = eqx.field(static=True, default=2)
     dim_input: int = eqx.field(static=True, default=0)
+    level: float = eqx.field(static=True, default=0.9)
 
     def init(self, key) -> Any:
         return jnp.zeros(2)

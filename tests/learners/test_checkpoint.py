@@ -16,6 +16,7 @@ import optax
 import pytest
 
 import rmcvi
+from rmcvi.learners import migrations
 from rmcvi.learners.checkpoint import CheckpointError, load, save
 from tests.learners._files import bits, contents, failing, refusal, sealed, start
 from tests.learners._resumed import observation, small_learner
@@ -297,3 +298,58 @@ def test_killed_processes_lose_nothing(run: Run, tmp_path: Path):
     assert path.read_bytes() == whole.read_bytes()
     assert list(path.parent.iterdir()) == [path]
     assert "precision: file has float32, learner has float64" in refusal(path, run.learner)
+
+
+class Before(eqx.Module):
+    """A state as an older release called it."""
+
+    level: jax.Array
+
+
+class After(eqx.Module):
+    """The same, renamed, its field as well."""
+
+    mean: jax.Array
+
+
+class Keeps(rmcvi.AbstractLearner):
+    """A learner that only has a state."""
+
+    dim_obs: int = eqx.field(static=True, default=1)
+    dim_input: int = eqx.field(static=True, default=0)
+    level: float = eqx.field(static=True, default=0.9)
+
+    def init(self, key: Any) -> Any:
+        del key
+        return [After(jax.numpy.ones(1))]
+
+    def step(self, state: Any, y: Any, inputs: Any) -> Any:
+        raise NotImplementedError
+
+
+class Kept(Keeps):
+    """The same in an older release."""
+
+    def init(self, key: Any) -> Any:
+        del key
+        return [Before(jax.numpy.ones(1))]
+
+
+def test_renamed_classes_and_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An old file is read once migrations are registered, not before; a newer one never is."""
+    path = tmp_path / "old"
+    save(path, Kept(), [Before(jax.numpy.full(1, 3.0))])
+    with pytest.raises(CheckpointError, match="file has Before, learner has After"):
+        load(path, Keeps())
+    now = migrations.SCHEMA
+    registry = {
+        ("Before", now): migrations.field_renamed("level", "mean"),
+        ("Before", now + 1): migrations.renamed("After"),
+    }
+    monkeypatch.setattr(migrations, "MIGRATIONS", registry)
+    monkeypatch.setattr(migrations, "SCHEMA", now + 2)
+    (state,), _ = load(path, Keeps())
+    assert isinstance(state, After) and float(state.mean[0]) == 3.0
+    monkeypatch.setattr(migrations, "SCHEMA", now - 1)
+    with pytest.raises(CheckpointError, match=f"written with schema {now}, this is {now - 1}"):
+        load(path, Keeps())

@@ -28,6 +28,11 @@ class Tiny(rmcvi.AbstractLearner):
     trouble: str = eqx.field(static=True, default="")
     dim_obs: int = eqx.field(static=True, default=2)
     dim_input: int = eqx.field(static=True, default=0)
+    level: float = eqx.field(static=True, default=0.9)
+
+    @property
+    def dim_state(self) -> int:
+        return 2
 
     def init(self, key: Key[Array, ""]) -> tuple[Array, Array]:
         if self.trouble == "init":
@@ -114,6 +119,8 @@ def test_seeds_are_averaged_and_states_scored() -> None:
     assert row.rmse_spread == pytest.approx(np.std(errors))
     distances = [np.sqrt(np.mean((d - 1.0) ** 2)) for d in draws]
     assert row.state_rmse == pytest.approx(np.mean(distances))
+    # An observation of the same dimension is not a state.
+    assert compared().row("persistence").state_rmse is None
 
 
 def test_failures_keep_their_rows_and_reasons() -> None:

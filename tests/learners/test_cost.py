@@ -20,6 +20,7 @@ class Counting(rmcvi.AbstractLearner):
     inner: Persistence
     dim_obs: int
     dim_input: int
+    level: float = 0.9
 
     def init(self, key: Any) -> Any:
         """As inside."""

@@ -145,10 +145,11 @@ def test_forecast_has_the_exact_moments() -> None:
     _, state, _ = frozen_run()
     learner, model = frozen_learner(), linear_model()
     forecast = learner.forecast(state, 3, num=4000)
+    futures = learner.trajectories(state, 3, num=4000)
     mean = np.asarray(learner.filter(state).mean)
     for h in range(3):
         mean = np.asarray(model.transition) @ mean
-        draws = np.asarray(forecast.observations[:, h])
+        draws = np.asarray(futures.observations[:, h])
         error = draws.std(0) / np.sqrt(len(draws))
         np.testing.assert_array_less(
             np.abs(np.asarray(forecast.mean[h]) - np.asarray(model.emission) @ mean), 5 * error
@@ -157,11 +158,11 @@ def test_forecast_has_the_exact_moments() -> None:
         assert np.all(np.abs(inside.mean(0) - 0.9) < 0.01)
 
 
-def test_impute_fills_gaps_and_keeps_what_was_seen() -> None:
+def test_recent_fills_gaps_and_keeps_what_was_seen() -> None:
     """Observed values are left alone, missing ones get the posterior of the emission."""
     learner, (ys, state, _) = frozen_learner(), frozen_run()
     state, _ = learner.update(state, ys[0].at[1].set(jnp.nan))
-    filled = learner.impute(state, 1, num=4000)
+    filled = learner.recent(state, 1, num=4000)
     np.testing.assert_array_equal(filled.mean[-1][jnp.array([0, 2])], ys[0][jnp.array([0, 2])])
     filtered, model = learner.filter(state), linear_model()
     row = np.asarray(model.emission)[1]
@@ -170,10 +171,10 @@ def test_impute_fills_gaps_and_keeps_what_was_seen() -> None:
     assert gap < 5 * spread / np.sqrt(4000)
     assert filled.low[-1][1] < filled.mean[-1][1] < filled.high[-1][1]
     kept = state.recursion.history.y.shape[0]
-    assert learner.impute(state, kept - 1).mean.shape == (kept, 3)
+    assert learner.recent(state, kept - 1).mean.shape == (kept, 3)
     for lag in (kept, 99):
         with pytest.raises(ValueError, match=f"lag: got {lag}"):
-            learner.impute(state, lag)
+            learner.recent(state, lag)
 
 
 @pytest.mark.parametrize("bad", [1e6, -1e30, np.inf, -np.inf])

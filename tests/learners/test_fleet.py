@@ -1,5 +1,6 @@
 """A fleet is its streams, one by one."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,8 +29,8 @@ def ran(learner: rmcvi.OnlineEstimator) -> Any:
     """Observations, who was there, and the fleet's states after all steps."""
     ys = jax.random.normal(jax.random.key(0), (STEPS, STREAMS, 1)).at[1, 0].set(jnp.nan)
     active = jnp.ones((STEPS, STREAMS), bool).at[:2, 2].set(False)
-    fleet = rmcvi.Fleet(learner)
-    states, infos = fleet.scan(fleet.init(jax.random.key(1), STREAMS), ys, active)
+    fleet = rmcvi.Fleet(learner, STREAMS)
+    states, infos = fleet.scan(fleet.init(jax.random.key(1)), ys, active=active)
     return fleet, ys, active, states, infos
 
 
@@ -54,7 +55,7 @@ def test_streams_are_those_of_single_learners(learner: rmcvi.OnlineEstimator, ra
 def test_updates_are_the_scan(ran: Any) -> None:
     """One row at a time ends where the loop ends."""
     fleet, ys, active, states, _ = ran
-    now = fleet.init(jax.random.key(1), STREAMS)
+    now = fleet.init(jax.random.key(1))
     for t in range(STEPS):
         now, _ = fleet.update(now, ys[t], active=active[t])
     for a, b in zip(jax.tree.leaves(now.phi), jax.tree.leaves(states.phi), strict=True):
@@ -64,7 +65,57 @@ def test_updates_are_the_scan(ran: Any) -> None:
 def test_wrong_shapes_are_refused(ran: Any) -> None:
     """In words, before anything is compiled."""
     fleet, ys, _, states, _ = ran
-    with pytest.raises(ValueError, match="ys"):
+    with pytest.raises(ValueError, match=r"^y: "):
         fleet.update(states, ys[0, :, 0])
     with pytest.raises(ValueError, match="active"):
         fleet.update(states, ys[0], active=np.array([True]))
+
+
+def test_inputs_and_steps_are_those_of_single_learners(tmp_path: Path) -> None:
+    """To the bit, row by row and in one loop; so are questions, and what a file gives back."""
+    rng = np.random.default_rng(0)
+    ys, u = rng.normal(size=(6, STREAMS, 2)), rng.normal(size=(8, STREAMS, 1))
+    ys[2, 1, 0] = np.nan
+    dt = rng.uniform(0.5, 2.0, size=(8, STREAMS))
+    single = rmcvi.baselines.Persistence(2, 1)
+    fleet = rmcvi.Fleet(single, STREAMS)
+    start = fleet.init(jax.random.key(1))
+    states, infos = fleet.scan(start, ys, u[:6], dt[:6])
+    again, told = rmcvi.scan(fleet, start, ys, u[:6], dt[:6])
+    assert same(states, again) and same(infos, told)
+    ahead = fleet.forecast(states, 2, u[6:], dt[6:])
+    rmcvi.save(tmp_path / "fleet", fleet, states, {"rows": 6})
+    loaded, extra = rmcvi.load(tmp_path / "fleet", fleet)
+    assert same(loaded, states) and extra == {"rows": 6}
+    with pytest.raises(rmcvi.CheckpointError, match="count: file has 3, learner has 4"):
+        rmcvi.load(tmp_path / "fleet", rmcvi.Fleet(single, 4))
+    for i in range(STREAMS):
+        state, info = rmcvi.scan(
+            single, single.init(jax.random.key(0)), ys[:, i], u[:6, i], dt[:6, i]
+        )
+        assert same(fleet.stream(states, i), state)
+        assert same(jax.tree.map(lambda v, i=i: v[:, i], infos), info)
+        alone = single.forecast(state, 2, u[6:, i], dt[6:, i])
+        assert same(jax.tree.map(lambda v, i=i: v[:, i], ahead), alone)
+        assert same(jax.tree.map(lambda v, i=i: v[i], fleet.present(states)), single.present(state))
+
+
+def test_a_fleet_of_estimators_is_saved(learner: rmcvi.OnlineEstimator, tmp_path: Path) -> None:
+    """With its keys, and it answers what one learner answers."""
+    fleet = rmcvi.Fleet(learner, STREAMS)
+    states, infos = fleet.update(fleet.init(jax.random.key(1)), np.ones((STREAMS, 1)))
+    rmcvi.save(tmp_path / "fleet", fleet, states)
+    loaded, _ = rmcvi.load(tmp_path / "fleet", fleet)
+    assert same(jax.random.key_data(loaded.key), jax.random.key_data(states.key))
+    assert same(loaded.phi, states.phi)
+    assert fleet.filter(states).mean.shape == (STREAMS, 1)
+    assert fleet.forecast(states, 2).mean.shape == (2, STREAMS, 1)
+    assert fleet.diagnostics(states, infos).elbo.shape == (STREAMS,)
+    one = learner.forecast(fleet.stream(states, 1), 2)
+    np.testing.assert_allclose(fleet.forecast(states, 2).mean[:, 1], one.mean, rtol=1e-9)
+
+
+def same(a: Any, b: Any) -> bool:
+    """All arrays are, to the bit."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.asarray(v).tobytes() == np.asarray(w).tobytes() for v, w in pairs)

@@ -102,7 +102,7 @@ def test_gaps_are_filled_and_the_state_is_told() -> None:
     told, law = every[-1], _learner().filter(shell.state)
     np.testing.assert_allclose(told.state_mean, law.mean, rtol=1e-9)
     np.testing.assert_allclose(told.state_std**2, np.diagonal(law.covariance), rtol=1e-9)
-    exact = _learner().impute(shell.state, 0, num=4000)
+    exact = _learner().recent(shell.state, 0, num=4000)
     error = told.filled[0] - shell.scaling.inverse(exact.mean[0])[0]
     assert abs(error) < 5 * shell.scaling.scale[0] * 2 / np.sqrt(100)
     assert np.isfinite([told.elbo, told.ess]).all()
@@ -187,8 +187,15 @@ def test_units_in_a_file_are_compared(tmp_path: Path) -> None:
     """Raw columns are not standardised ones; the error is at hand at the top."""
     learner = rmcvi.baselines.Persistence(2)
     rmcvi.Live(2, learner=learner).save(tmp_path / "live.ckpt")
-    with pytest.raises(ValueError, match=r"standardiser: file has .*, this has None"):
-        rmcvi.Live(2, learner=learner, standardiser=False).load(tmp_path / "live.ckpt")
+    raw = rmcvi.Live(2, learner=learner, standardiser=False)
+    with pytest.raises(ValueError, match="standardised columns, this one is given columns"):
+        raw.load(tmp_path / "live.ckpt")
+    raw.save(tmp_path / "raw.ckpt")
+    with pytest.raises(ValueError, match="columns in their own units, this one is given standard"):
+        rmcvi.Live(2, learner=learner).load(tmp_path / "raw.ckpt")
+    other = rmcvi.Live(2, learner=learner, standardiser=rmcvi.Standardiser(clip=4.0))
+    with pytest.raises(ValueError, match=r"standardiser: file has .*'clip': 3\.0.*, this has"):
+        other.load(tmp_path / "live.ckpt")
     with pytest.raises(rmcvi.CheckpointError):
         rmcvi.Live(2, learner=learner).load(tmp_path / "nothing.ckpt")
 

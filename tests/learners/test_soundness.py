@@ -36,6 +36,7 @@ class Fragile(rmcvi.AbstractLearner):
     limit: float
     dim_obs: int
     dim_input: int
+    level: float = 0.9
 
     def init(self, key: Any) -> State:
         """Nothing known."""

@@ -79,14 +79,14 @@ def test_forecast_is_what_it_says_of_empty_rows() -> None:
         model.forecast(state, 0)
 
 
-def test_filter_and_impute() -> None:
+def test_present_and_recent() -> None:
     """What was seen is returned; what was not lies in an interval, narrower with hindsight."""
     model, _, _ = after_broken()
     ys = broken(300)
     ys[295:297, 0] = np.nan
     ys[-1, 1] = np.nan
     state, _ = rmcvi.scan(model, model.init(jax.random.key(0)), ys, collect=prediction)
-    now, past = model.filter(state), model.impute(state, 19)
+    now, past = model.present(state), model.recent(state, 19)
     seen = ~np.isnan(ys[-20:])
     np.testing.assert_array_equal(past.mean[seen], ys[-20:][seen])
     np.testing.assert_allclose(past.mean[-1], now.mean, rtol=1e-3)
@@ -94,7 +94,7 @@ def test_filter_and_impute() -> None:
     assert np.all(past.low[~seen] < past.mean[~seen])
     assert np.all(past.mean[~seen] < past.high[~seen])
     with pytest.raises(ValueError, match="lag"):
-        model.impute(state, 40)
+        model.recent(state, 40)
 
 
 def test_conforms() -> None:

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from rmcvi.baselines.past import AbstractRival, Past
 from rmcvi.baselines.residual import RivalInfo, RunningVariance
 from rmcvi.baselines.tails import Tails
-from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.regression import Regression
@@ -33,9 +33,10 @@ class LeastSquaresState(eqx.Module):
     tails: Tails
     history: Float[Array, "lags dy"]
     """Latest first; own predictions where values were missing, 0 before the first row."""
+    past: Past
 
 
-class RecursiveLeastSquares(AbstractLearner):
+class RecursiveLeastSquares(AbstractRival):
     """A vector autoregression with inputs, learned exactly and at once.
 
     Meant for series in standard units: the ridge is the same for all coefficients. Lags count rows,
@@ -98,6 +99,7 @@ class RecursiveLeastSquares(AbstractLearner):
             noise=RunningVariance.prior(self.dim_obs, self.scale),
             tails=Tails.unknown(self.dim_obs),
             history=jnp.zeros((max(self.lags, default=0), self.dim_obs)),
+            past=Past.empty(self.dim_obs),
         )
 
     @property
@@ -138,5 +140,11 @@ class RecursiveLeastSquares(AbstractLearner):
             history=jnp.concatenate([jnp.where(seen, y, mean)[None], state.history])[
                 : len(state.history)
             ],
+            past=state.past.push(y, mean, scale),
         )
         return new, RivalInfo(prediction)
+
+    def parameters(self, state: LeastSquaresState) -> dict[str, Array]:
+        """Coefficients of (1, u, lagged values), a row per column, and the noise."""
+        noise = jnp.sqrt(state.noise.value)
+        return {"coefficients": state.regression.weights, "*.noise": noise}

@@ -21,9 +21,10 @@ import optax
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from rmcvi.baselines.past import AbstractRival, Past
 from rmcvi.baselines.residual import RunningVariance
 from rmcvi.baselines.tails import Tails
-from rmcvi.contract import AbstractLearner, Prediction, Result
+from rmcvi.contract import Prediction, Result
 from rmcvi.core import tree
 from rmcvi.core.checks import check_instance, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs, split_missing
@@ -101,6 +102,7 @@ class LSTMState(eqx.Module):
     errors: RunningVariance
     """Of the standardised errors."""
     tails: Tails
+    past: Past
     skipped: Int[Array, ""]
 
 
@@ -114,7 +116,7 @@ class LSTMInfo(eqx.Module):
     """A `Result` code; a gradient that is not finite is skipped."""
 
 
-class OnlineLSTM(AbstractLearner):
+class OnlineLSTM(AbstractRival):
     """The usual neural forecaster, given the same stream, the same inputs and the same care."""
 
     dim_obs: int = eqx.field(static=True)
@@ -192,6 +194,7 @@ class OnlineLSTM(AbstractLearner):
             last=jnp.zeros(self.dim_obs),
             errors=RunningVariance.prior(self.dim_obs, 1.0),
             tails=Tails.unknown(self.dim_obs),
+            past=Past.empty(self.dim_obs),
             skipped=jnp.zeros((), int),
         )
 
@@ -203,7 +206,7 @@ class OnlineLSTM(AbstractLearner):
         carry, window = self._slide(state, y, inputs)
         descend = jax.value_and_grad(_loss, has_aux=True)
         (loss, (mean, scale)), grads = descend(state.network, carry, window)
-        tails, prediction = self._tell(state, mean, scale, y)
+        tails, prediction, wide = self._predict(state, mean, scale, y)
         some = jnp.any(~jnp.isnan(y))
 
         def once(now, grads):
@@ -233,19 +236,25 @@ class OnlineLSTM(AbstractLearner):
             last=jnp.where(seen > 0.0, filled, state.last),
             errors=state.errors.add(((filled - mean) / scale) ** 2, seen > 0.0, _MEMORY),
             tails=tails,
+            past=state.past.push(y, mean, wide),
             skipped=state.skipped + ~sound,
         )
         result = jnp.where(sound, int(Result.SUCCESS), int(Result.NON_FINITE))
         return new, LSTMInfo(prediction, loss, result)
 
-    def _tell(
+    def parameters(self, state: LSTMState) -> dict[str, Array]:
+        """Weights and biases of the network."""
+        leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(state.network, eqx.is_array))
+        return {jax.tree_util.keystr(path).removeprefix("."): leaf for path, leaf in leaves}
+
+    def _predict(
         self, state: LSTMState, mean: Float[Array, "dy"], scale: Float[Array, "dy"], y: Array
-    ) -> tuple[Tails, Prediction]:
-        """The prediction, and what its tails teach."""
+    ) -> tuple[Tails, Prediction, Float[Array, "dy"]]:
+        """What the row's tails teach, the prediction, and its corrected scale."""
         if not self.calibrate:
-            return state.tails, Prediction.gaussian(mean, scale, y, self.level)
+            return state.tails, Prediction.gaussian(mean, scale, y, self.level), scale
         wide = scale * jnp.sqrt(state.errors.value)
-        return state.tails.predict(mean, wide, y, self.level)
+        return *state.tails.predict(mean, wide, y, self.level), wide
 
     def _slide(
         self, state: LSTMState, y: Float[Array, "dy"], inputs: Inputs

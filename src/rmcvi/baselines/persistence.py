@@ -10,9 +10,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from rmcvi.baselines.past import AbstractRival, Past
 from rmcvi.baselines.residual import RivalInfo, RunningVariance
 from rmcvi.baselines.tails import Tails
-from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 
@@ -28,9 +28,10 @@ class PersistenceState(eqx.Module):
     rate: RunningVariance
     """Variance per usual step."""
     tails: Tails
+    past: Past
 
 
-class Persistence(AbstractLearner):
+class Persistence(AbstractRival):
     """Repeats the last observed value (0 before the first). Inputs are ignored."""
 
     dim_obs: int = eqx.field(static=True)
@@ -69,7 +70,12 @@ class Persistence(AbstractLearner):
         zero = jnp.zeros(self.dim_obs)
         rate = RunningVariance.prior(self.dim_obs, self.scale)
         return PersistenceState(
-            zero, zero, jnp.zeros(self.dim_obs, bool), rate, Tails.unknown(self.dim_obs)
+            last=zero,
+            age=zero,
+            begun=jnp.zeros(self.dim_obs, bool),
+            rate=rate,
+            tails=Tails.unknown(self.dim_obs),
+            past=Past.empty(self.dim_obs),
         )
 
     def step(
@@ -88,5 +94,10 @@ class Persistence(AbstractLearner):
             begun=state.begun | seen,
             rate=state.rate.add(square, seen & state.begun, self.memory),
             tails=tails,
+            past=state.past.push(y, state.last, spread),
         )
         return new, RivalInfo(prediction)
+
+    def parameters(self, state: PersistenceState) -> dict[str, Array]:
+        """Standard deviation of the change over a usual step."""
+        return {"*.change": jnp.sqrt(state.rate.value)}

@@ -22,10 +22,9 @@ from rmcvi.checks.numbers import (
     trees_close,
 )
 from rmcvi.checks.report import HINT, SKIPPED, Report, Sheet, call
-from rmcvi.checks.stream import ABSURD, simulated, wandering
+from rmcvi.checks.stream import ABSURD, wandering
 from rmcvi.contract import AbstractLearner
 from rmcvi.learners import CheckpointError, load, save, scan
-from rmcvi.models import AbstractModel
 
 LENGTH = 12
 PEEK, OUTLIER, INFINITE, GAP = 4, 7, 9, 5
@@ -34,7 +33,7 @@ STREAM = "updates over a stream"
 
 
 def learner(learner: Any, *, ys: Any = None, seed: int = 0) -> Report:
-    """Check a learner on `ys` (at least 12 rows), by default on draws of its own model or noise."""
+    """Check a learner on `ys` (at least 12 rows), by default on an autoregression."""
     sheet = Sheet(f"learner {type(learner).__name__}")
     sheet.check("class", lambda: _class(learner, ys))
     if not sheet.usable("class"):
@@ -54,6 +53,12 @@ def learner(learner: Any, *, ys: Any = None, seed: int = 0) -> Report:
     ):
         sheet.check(name, lambda c=check: _if_predicting(c, run), [STREAM])
     needs = [STREAM, "state of constant type"]
+    for name, check in (
+        ("forecast", _forecasts),
+        ("present and recent", _looks_back),
+        ("filter and smooth", _hidden),
+    ):
+        sheet.check(name, lambda c=check: c(run), needs)
     sheet.check("rmcvi.scan = single updates", lambda: _scan(run), needs)
     sheet.check("rmcvi.save and rmcvi.load", lambda: _saved(run), needs)
     return sheet.report()
@@ -103,11 +108,7 @@ class _Run:
 
 
 def _rows(learner: Any, ys: Any, seed: int) -> np.ndarray:
-    model = getattr(learner, "model", None)
-    if ys is None and isinstance(model, AbstractModel):
-        ys = simulated(model, LENGTH, seed)
-    elif ys is None:
-        ys = wandering(learner.dim_obs, LENGTH, seed)
+    ys = wandering(learner.dim_obs, LENGTH, seed) if ys is None else ys
     ys = np.array(ys, float)[:LENGTH]
     if ys.shape[1] > 1:
         ys[:, -1] = np.nan
@@ -187,6 +188,51 @@ def _survives(run: _Run) -> str | None:
             return f"after {what.get(t, 'y[0] = inf')}, the prediction at step {t} is not finite"
     if not np.isfinite(float(run.predictions[-1].log_score)):
         return "after an absurd value and infinities, the log score of a usual row is not finite"
+    return None
+
+
+def _forecasts(run: _Run) -> str | None:
+    """Two rows ahead; a wider level gives a wider band."""
+    if run.predictions[0] is None and run.learner.dim_state == 0:
+        return f"{SKIPPED}the learner makes no predictions"
+    state = run.states[OUTLIER]
+    narrow, wide = (
+        call("learner.forecast", run.learner.forecast, state, 2, level=level)
+        for level in (0.5, 0.9)
+    )
+    for name in ("mean", "low", "high"):
+        value = np.asarray(getattr(wide, name))
+        if value.shape != (2, run.learner.dim_obs) or not np.all(np.isfinite(value)):
+            return f"learner.forecast gives {name} = {shown(value)}, expected two finite rows"
+    if np.any(wide.high - wide.low <= narrow.high - narrow.low):
+        return "the band of learner.forecast is no wider at level .9 than at .5"
+    return None
+
+
+def _looks_back(run: _Run) -> str | None:
+    """What was seen is what is told; the present row is the last of the recent ones."""
+    t = OUTLIER
+    learner, state, y = run.learner, run.states[t], run.ys[t - 1]
+    now = call("learner.present", learner.present, state)
+    lag = min(learner.reach, 1)
+    past = call("learner.recent", learner.recent, state, lag)
+    if past.mean.shape != (lag + 1, learner.dim_obs):
+        return f"learner.recent gives {past.mean.shape[0]} rows, expected {lag + 1}"
+    for name, row in (("present", now.mean), ("recent", past.mean[-1])):
+        value, seen = np.asarray(row), ~np.isnan(y) & ~np.isnan(np.asarray(row))
+        if not close(value[seen], y[seen]):
+            return f"learner.{name} gives {shown(value)}, where y = {shown(y)} was seen"
+    return None
+
+
+def _hidden(run: _Run) -> str | None:
+    learner, state = run.learner, run.states[OUTLIER]
+    mean = call("learner.filter", learner.filter, state).mean
+    past = call("learner.smooth", learner.smooth, state, 0).mean
+    for name, shape in (("filter", mean.shape), ("smooth", past.shape[1:])):
+        if shape != (learner.dim_state,):
+            expected = f"{learner.dim_state} as learner.dim_state says"
+            return f"learner.{name} gives a state of shape {shape}, expected {expected}"
     return None
 
 

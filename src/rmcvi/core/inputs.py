@@ -15,23 +15,34 @@ class Inputs(eqx.Module):
     dt: Float[Array, "*batch"]
 
     @classmethod
-    def of(cls, u: ArrayLike | None = None, dt: ArrayLike | None = None, dim: int = 0) -> "Inputs":
+    def of(
+        cls,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        dim: int = 0,
+        streams: tuple[int, ...] = (),
+    ) -> "Inputs":
         """Inputs of one step; nothing given means no inputs and a usual step."""
-        u = jnp.zeros(dim) if u is None else as_real("u", u)
-        check_array("u", u, (dim,))
-        dt = as_real("dt", 1.0 if dt is None else dt)
-        check_array("dt", dt, ())
+        u = jnp.zeros((*streams, dim)) if u is None else as_real("u", u)
+        check_array("u", u, (*streams, dim))
+        dt = jnp.ones(streams) if dt is None else as_real("dt", dt)
+        check_array("dt", dt, streams)
         return cls(u, dt)
 
     @classmethod
     def sequence(
-        cls, length: int, u: ArrayLike | None = None, dt: ArrayLike | None = None, dim: int = 0
+        cls,
+        length: int,
+        u: ArrayLike | None = None,
+        dt: ArrayLike | None = None,
+        dim: int = 0,
+        streams: tuple[int, ...] = (),
     ) -> "Inputs":
         """Inputs of `length` steps; nothing given means none and usual steps."""
-        u = jnp.zeros((length, dim)) if u is None else jnp.asarray(u, float)
-        check_array("u", u, (length, dim))
-        dt = jnp.ones(length) if dt is None else jnp.asarray(dt, float)
-        check_array("dt", dt, (length,))
+        u = jnp.zeros((length, *streams, dim)) if u is None else jnp.asarray(u, float)
+        check_array("u", u, (length, *streams, dim))
+        dt = jnp.ones((length, *streams)) if dt is None else jnp.asarray(dt, float)
+        check_array("dt", dt, (length, *streams))
         return cls(u, dt)
 
 

@@ -1,7 +1,7 @@
 """One file that holds a run: after `load`, the next updates are those of the uninterrupted run.
 
     first line: rmcvi checkpoint <format version> <bytes of header> <bytes of file>
-    header: one line of JSON (versions, description of the learner, extra, table of leaves)
+    header: one line of JSON (versions, schema of the classes, learner, state, extra, leaves)
     leaves: raw bytes, little-endian
     SHA-256 of everything before it
 
@@ -22,6 +22,7 @@ from jaxtyping import Array, PyTree
 
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.files import replace, sweep
+from rmcvi.learners import migrations
 from rmcvi.learners.description import (
     describe_learner,
     differences,
@@ -72,8 +73,8 @@ def save(
         json.dumps(extra)
     except TypeError as error:
         raise ValueError(f"extra: {error}, expected values that JSON can hold") from None
-    keys = [leaf for leaf in jax.tree.leaves(state) if is_key(leaf)]
-    fresh = jax.eval_shape(learner.init, keys[0] if keys else jax.random.key(0))
+    kinds = [jax.random.key_impl(leaf) for leaf in jax.tree.leaves(state) if is_key(leaf)]
+    fresh = jax.eval_shape(learner.init, jax.random.key(0, impl=kinds[0] if kinds else None))
     lines = differences(outline(state), outline(fresh), "state")
     if lines:
         raise ValueError(f"state: got one that the learner could not load: {listed(lines)}")
@@ -96,6 +97,7 @@ def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree
     """
     target = Path(path).resolve()
     header, payload = _unpack(target, _read(target))
+    header = _migrated(target, header)
     _accept(target, header, differences(header["learner"], describe_learner(learner)))
     impl = next((row["impl"] for row in header["leaves"] if row["impl"]), None)
     try:
@@ -104,7 +106,12 @@ def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree
         what = f"its random keys are of kind {impl}, which this JAX does not know"
         raise CheckpointError(target, what, "Load it with the JAX that wrote it.") from None
     _accept(target, header, differences(header["state"], outline(fresh), "state"))
-    _accept(target, header, differences(header["leaves"], _table(fresh)[0], "leaves"))
+    expected = _table(fresh)[0]
+    if header["schema"] < migrations.SCHEMA and len(expected) == len(header["leaves"]):
+        # The state has been found to agree, field by field; only their names may be old.
+        pairs = zip(header["leaves"], expected, strict=True)
+        header["leaves"] = [row | {"path": new["path"]} for row, new in pairs]
+    _accept(target, header, differences(header["leaves"], expected, "leaves"))
     likes, treedef = jax.tree.flatten(fresh)
     rows = zip(header["leaves"], likes, strict=True)
     return jax.tree.unflatten(
@@ -144,6 +151,7 @@ def _pack(learner: AbstractLearner, state: PyTree, extra: dict[str, Any]) -> byt
     rows, chunks = _table(state)
     header = {
         "format": FORMAT,
+        "schema": migrations.SCHEMA,
         "rmcvi": __version__,
         "jax": jax.__version__,
         "learner": describe_learner(learner),
@@ -195,6 +203,21 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
     if kinds != HEADER or "state" not in header or not known:
         raise CheckpointError(path, "its header is not ours", OTHERS)
     return header
+
+
+def _migrated(path: Path, header: dict[str, Any]) -> dict[str, Any]:
+    """The header as this release would have written it."""
+    schema = header.get("schema", 1)
+    if type(schema) is not int or schema < 1:
+        raise CheckpointError(path, "its header is not ours", OTHERS)
+    if schema > migrations.SCHEMA:
+        what = f"written with schema {schema}, this is {migrations.SCHEMA}"
+        raise CheckpointError(path, what, "Load it with the release of rmcvi that wrote it.")
+    try:
+        new = {name: migrations.migrate(header[name], schema) for name in ("learner", "state")}
+    except RecursionError:
+        raise CheckpointError(path, "its header is not ours", OTHERS) from None
+    return header | new | {"schema": schema}
 
 
 def _restore(path: Path, row: dict[str, Any], like: Any, payload: bytes) -> Array:

@@ -33,16 +33,12 @@ def raw_bytes(leaf: Any) -> bytes:
 
 def describe_learner(learner: AbstractLearner) -> dict[str, Any]:
     """Trained arrays by their shape (the state holds their values), all others by their hash."""
-    parts: dict[str, Any] = {"precision": str(jnp.zeros(()).dtype)}
-    trainable = getattr(learner, "trainable", None)
-    for field in dataclasses.fields(learner):
-        value = getattr(learner, field.name)
-        if trainable is not None and field.name in ("model", "family"):
-            trained = eqx.filter(value, getattr(trainable, field.name))
-            value = eqx.combine(jax.tree.map(lambda v: f"{_typed(v)} trained", trained), value)
-        if field.name != "trainable":
-            parts[field.name] = _describe(value)
-    return parts
+    marks = jax.tree.map(lambda v: f"{_typed(v)} trained", learner.trained())
+    marked = eqx.combine(marks, learner)
+    # Filters are functions; what they pick is marked.
+    names = [f.name for f in dataclasses.fields(learner) if f.name != "trainable"]
+    parts = {name: _describe(getattr(marked, name)) for name in names}
+    return {"precision": str(jnp.zeros(()).dtype)} | parts
 
 
 def outline(state: PyTree) -> Any:
@@ -81,17 +77,17 @@ def _typed(value: Any) -> str:
     return f"{value.dtype}[{','.join(map(str, value.shape))}]"
 
 
-def differences(file: Any, learner: Any, path: str = "") -> list[str]:
+def differences(file: Any, here: Any, path: str = "") -> list[str]:
     """`path: file has A, learner has B`, entry by entry; another class is one entry."""
-    file, learner = _entries(file), _entries(learner)
-    nested = isinstance(file, dict) and isinstance(learner, dict)
-    if not nested or file.get("class") != learner.get("class"):
-        same = json.dumps(file) == json.dumps(learner)  # as text, so that NaN equals itself
-        return [] if same else [f"{path}: file has {_brief(file)}, learner has {_brief(learner)}"]
+    file, here = _entries(file), _entries(here)
+    nested = isinstance(file, dict) and isinstance(here, dict)
+    if not nested or file.get("class") != here.get("class"):
+        same = json.dumps(file) == json.dumps(here)  # as text, so that NaN equals itself
+        return [] if same else [f"{path}: file has {_brief(file)}, learner has {_brief(here)}"]
     lines = []
-    for name in file | learner:
+    for name in file | here:
         inner = f"{path}{name}" if not path or name.startswith("[") else f"{path}.{name}"
-        lines += differences(file.get(name, "nothing"), learner.get(name, "nothing"), inner)
+        lines += differences(file.get(name, "nothing"), here.get(name, "nothing"), inner)
     return lines
 
 
@@ -100,8 +96,7 @@ def _entries(value: Any) -> Any:
 
 
 def _brief(value: Any) -> str:
-    told = value.get("class", f"{len(value)} entries") if isinstance(value, dict) else value
-    return str(told)
+    return str(value.get("class", f"{len(value)} entries") if isinstance(value, dict) else value)
 
 
 def listed(lines: list[str]) -> str:

@@ -14,35 +14,34 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.contract import (
-    AbstractLearner,
     AbstractRecursion,
-    Filtered,
+    Diagnostics,
     Prediction,
     Trainable,
 )
-from rmcvi.core.checks import check_array, check_instance, check_int, check_key, check_real
+from rmcvi.core.checks import check_instance, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs
-from rmcvi.learners import query
 from rmcvi.learners.best import Best
 from rmcvi.learners.learning import learn
 from rmcvi.learners.predict import predict, screen
-from rmcvi.learners.query import Forecast, Imputed
+from rmcvi.learners.questions import AbstractStateSpaceLearner
 from rmcvi.learners.records import LearnerInfo, LearnerState
-from rmcvi.learners.smooth import Smoothed
 from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.monitors import DriftDetector, SensorMonitor
 from rmcvi.monitors.health import Health
 from rmcvi.optim import Ascent, GradientGuard
+from rmcvi.recursion.history import History
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
+KEPT = 9
+"""Rows kept for a recursion that keeps none: `recent` looks back 8, as with the default window."""
 
 
-class OnlineEstimator(AbstractLearner):
+class OnlineEstimator(AbstractStateSpaceLearner):
     """Learns theta and phi on two time scales while it predicts, filters and watches itself.
 
     `model` and `family` are the starting point; the current ones are `model_at(state)` and
@@ -127,7 +126,6 @@ class OnlineEstimator(AbstractLearner):
             drift=(DriftDetector() if drift is True else drift or None) if watched else None,
             sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
             mask_failed=bool(mask_failed),
-            level=self.level,
         )
         if mask_failed and self.watch.sensors is None:
             raise ValueError("mask_failed: got True, expected False without sensors and draws")
@@ -137,6 +135,7 @@ class OnlineEstimator(AbstractLearner):
         check_key("key", key)
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
+        statistics = self.recursion.init(self.model, self.family, self.trainable)
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
@@ -144,10 +143,37 @@ class OnlineEstimator(AbstractLearner):
             phi=phi,
             theta_ascent=self.model_ascent.init(theta),
             phi_ascent=self.family_ascent.init(phi),
-            recursion=self.recursion.init(self.model, self.family, self.trainable),
+            recursion=statistics,
             watch=self.watch.init(self.dim_obs),
             skipped=jnp.zeros((), int),
             best=Best.of(theta, phi) if self.watch.damps else None,
+            past=self._no_past() if self.recursion.history(statistics) is None else None,
+        )
+
+    def _no_past(self) -> History:
+        draws = jnp.zeros((self.draws, self.dim_state))
+        rows = KEPT if self.draws else 1
+        return History.empty(rows, draws, self.dim_obs, self.dim_input)
+
+    def diagnostics(self, state: LearnerState, info: LearnerInfo) -> Diagnostics:
+        """ELBO per row, effective sample size, failed sensors, alarms."""
+        rows = jnp.maximum(state.t.astype(float), 1.0)
+        return Diagnostics(
+            elbo=info.elbo.astype(float) / rows,
+            ess=info.ess,
+            sensor_score=info.sensor_score,
+            alarms=info.alarms,
+        )
+
+    def trained(self) -> "OnlineEstimator":
+        """Its parameters, and None elsewhere."""
+        parts = (
+            eqx.filter(self.model, self.trainable.model),
+            eqx.filter(self.family, self.trainable.family),
+        )
+        nothing = eqx.filter(self, False)
+        return eqx.tree_at(
+            lambda v: (v.model, v.family), nothing, parts, is_leaf=lambda v: v is None
         )
 
     def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
@@ -181,6 +207,11 @@ class OnlineEstimator(AbstractLearner):
                 state = eqx.tree_at(lambda s, n=name: getattr(s, n), state, new)
         return state
 
+    @property
+    def gradient_window(self) -> int:
+        """That of the recursion."""
+        return self.recursion.gradient_window
+
     def lengthen(
         self, state: LearnerState, window: int | None = None
     ) -> tuple["OnlineEstimator", LearnerState]:
@@ -188,10 +219,7 @@ class OnlineEstimator(AbstractLearner):
 
         The remedy for `Alarm.WINDOW_SHORT`; the next update compiles anew.
         """
-        lengthen = getattr(self.recursion, "lengthen", None)
-        if lengthen is None:
-            raise ValueError("lengthen: got a recursion without a window, expected RMCVI")
-        recursion, statistics = lengthen(state.recursion, window)
+        recursion, statistics = self.recursion.lengthen(state.recursion, window)
         learner = eqx.tree_at(lambda v: v.recursion, self, recursion)
         return learner, eqx.tree_at(lambda s: s.recursion, state, statistics)
 
@@ -201,8 +229,8 @@ class OnlineEstimator(AbstractLearner):
         """The pure step behind `update` and `scan`: predict, score, learn."""
         k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
         finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
-        prediction, screened = self._predict(state, finite, inputs, k_predict)
-        watch, suspicion = self.watch.suspect(state.watch, finite, prediction)
+        prediction, screened, before = self._predict(state, finite, inputs, k_predict)
+        watch, suspicion = self.watch.suspect(state.watch, finite, prediction, self.level)
         used = jnp.where(suspicion.masked, jnp.nan, screened)
         new, info, sound = learn(self, state, used, inputs, k_learn)
         watch, alarms, change = self.watch.conclude(watch, finite, prediction, info, suspicion)
@@ -211,8 +239,10 @@ class OnlineEstimator(AbstractLearner):
             new,
             (state.t + 1, watch, state.skipped + ~sound),
         )
-        new = self.watch.mend(watch, new)
-        told = LearnerInfo(
+        new = self.watch.restore(watch, new)
+        if new.past is not None:
+            new = eqx.tree_at(lambda s: s.past, new, new.past.push(before, used, inputs))
+        return new, LearnerInfo(
             prediction=prediction,
             step=info,
             pulled=~(screened == finite) & jnp.isfinite(finite),
@@ -224,101 +254,16 @@ class OnlineEstimator(AbstractLearner):
             cuts=self.model_ascent.cuts(new.theta_ascent) + self.family_ascent.cuts(new.phi_ascent),
             skipped=new.skipped,
         )
-        return new, told
 
     def _predict(
         self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
-    ) -> tuple[Prediction | None, Float[Array, "dy"]]:
+    ) -> tuple[Prediction | None, Float[Array, "dy"], Float[Array, "draws dx"]]:
+        """The prediction, the observation pulled in, and the draws of x_{t-1} behind both."""
         if self.draws == 0:
-            return None, y
+            return None, y, jnp.zeros((0, self.dim_state))
         k1, k2 = jax.random.split(key)
         before = self.draw(state, k1, self.draws)
         prediction = predict(self.model_at(state), before, state.t, y, inputs, k2, self.level)
-        if self.screen_width is None:
-            return prediction, y
-        return prediction, screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
-
-    def filter(self, state: LearnerState) -> Filtered:
-        """Mean and covariance of x_t given everything so far."""
-        return self.recursion.filtered(state.recursion, self.model_at(state), self.family_at(state))
-
-    def draw(self, state: LearnerState, key: Key[Array, ""], num: int) -> Float[Array, "{num} dx"]:
-        """Draws of x_t given everything so far."""
-        model, family = self.model_at(state), self.family_at(state)
-        return self.recursion.draw(state.recursion, model, family, key, num)
-
-    def predict(
-        self,
-        state: LearnerState,
-        y: ArrayLike | None = None,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 1000,
-        key: Key[Array, ""] | None = None,
-    ) -> Prediction:
-        """The next observation and, given `y`, how the prediction fares; nothing is learned."""
-        check_int("num", num)
-        y = jnp.full(self.dim_obs, jnp.nan) if y is None else jnp.asarray(y, float)
-        check_array("y", y, (self.dim_obs,))
-        return query.predict_next(
-            self, state, y, Inputs.of(u, dt, self.dim_input), num, query.key_or_default(key)
-        )
-
-    def log_score(
-        self,
-        state: LearnerState,
-        y: ArrayLike,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 1000,
-        key: Key[Array, ""] | None = None,
-    ) -> Float[Array, ""]:
-        """Predictive log-density of a next observation, over its observed coordinates."""
-        return self.predict(state, y, u, dt, num=num, key=key).log_score
-
-    def smooth(
-        self, state: LearnerState, lag: int, *, num: int = 200, key: Key[Array, ""] | None = None
-    ) -> Smoothed:
-        """`num` draws of (x_{t-lag}, ..., x_t) given everything so far; lag < window + bptt."""
-        return query.smooth(self, state, lag, num, key)
-
-    def smooth_sequence(
-        self,
-        state: LearnerState,
-        ys: ArrayLike,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        num: int = 200,
-        key: Key[Array, ""] | None = None,
-    ) -> Smoothed:
-        """`num` draws of all states of a whole sequence, with the parameters learned so far."""
-        return query.smooth_sequence(self, state, ys, u, dt, num, key)
-
-    def forecast(
-        self,
-        state: LearnerState,
-        horizon: int,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        level: float = 0.9,
-        num: int = 500,
-        key: Key[Array, ""] | None = None,
-    ) -> Forecast:
-        """The next `horizon` observations (`u`, `dt`: their inputs, one row each)."""
-        return query.forecast(self, state, horizon, u, dt, level, num, key)
-
-    def impute(
-        self,
-        state: LearnerState,
-        lag: int = 0,
-        *,
-        level: float = 0.9,
-        num: int = 500,
-        key: Key[Array, ""] | None = None,
-    ) -> Imputed:
-        """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
-        return query.impute(self, state, lag, level, num, key)
+        if self.screen_width is not None:
+            y = screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
+        return prediction, y, before

@@ -2,7 +2,7 @@
 
     live = Live(["co", "nox"])
     for row in stream:                     # dicts or arrays, NaN or absent = not observed
-        told = live.learn_one(row)         # predicted first, then learned
+        estimate = live.learn_one(row)     # predicted first, then learned
     live.forecast(24)
 
 Values go in and come out in their own units. Each row is standardised by what came before it.
@@ -24,10 +24,9 @@ from rmcvi.core.checks import check_instance, check_int
 from rmcvi.learners.checkpoint import load, peek, save
 from rmcvi.learners.default import default_learner
 from rmcvi.learners.episodes import Episodes
-from rmcvi.learners.estimator import OnlineEstimator
+from rmcvi.learners.estimate import Estimate, LiveForecast
 from rmcvi.learners.one_row import Program, Row, Watch
 from rmcvi.learners.parameters import parameters
-from rmcvi.learners.told import Ahead, Told
 from rmcvi.learners.units import Scaling, Standardiser
 from rmcvi.learners.values import Values, names, step_length, vector
 from rmcvi.monitors.health import Alarm
@@ -72,8 +71,9 @@ class Live:
         dims = len(self.columns), len(self.inputs)
         self.learner = default_learner(*dims) if learner is None else learner
         check_instance("learner", self.learner, AbstractLearner)
-        if (self.learner.dim_obs, self.learner.dim_input) != dims:
+        if self.learner.streams or (self.learner.dim_obs, self.learner.dim_input) != dims:
             got = f"{self.learner.dim_obs} columns and {self.learner.dim_input} inputs"
+            got += f" of {self.learner.streams[0]} streams" if self.learner.streams else ""
             raise ValueError(f"learner: got one for {got}, expected {dims[0]} and {dims[1]}")
         self.standardiser = Standardiser() if isinstance(standardiser, bool) else standardiser
         self.scaling = self.standardiser.init(dims[0])
@@ -115,7 +115,7 @@ class Live:
             )
         return self._lock
 
-    def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Told:
+    def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Estimate:
         """Predict the row, score the prediction, then learn from the row."""
         row = vector("y", y, self.columns, np.nan)
         known = vector("u", u, self.inputs, None)
@@ -124,19 +124,19 @@ class Live:
             self._as_dict = isinstance(y, Mapping)
             return self._learn(np.where(np.isfinite(row), row, np.nan), known, length)
 
-    def _learn(self, row: np.ndarray, known: np.ndarray, dt: float) -> Told:
+    def _learn(self, row: np.ndarray, known: np.ndarray, dt: float) -> Estimate:
         scaling, z, last = self.scaling, row, self._last
         if not self._raw:
             self.scaling, z = self.standardiser.step(scaling, row)
         values = [z, scaling.transform(last), row - last, scaling.scale]
-        told = self._program.step(values, known, dt)
+        results = self._program.step(values, known, dt)
         self._last = np.where(np.isnan(row), last, row)
-        flags = Alarm(told.alarms)
+        flags = Alarm(results.alarms)
         if Alarm.LOST in flags:
-            self._start_afresh(told.recoveries)
+            self._start_afresh(results.recoveries)
         elif self.remedy and Alarm.WINDOW_SHORT in flags:
             self._lengthen()
-        return self._tell(told, scaling, (row, z, last), flags)
+        return self._estimate(results, scaling, (row, z, last), flags)
 
     def _start_afresh(self, recoveries: int) -> None:
         """A learner that cannot be saved forgets everything but how often it was saved."""
@@ -148,31 +148,29 @@ class Live:
         )
 
     def _lengthen(self) -> None:
-        learner = self.learner
-        window = getattr(_recursion(learner), "window", LONGEST)
-        if isinstance(learner, OnlineEstimator) and 2 * window <= LONGEST:
-            self.learner, self.state = learner.lengthen(self._program.state)
+        if 0 < 2 * self.learner.gradient_window <= LONGEST:
+            self.learner, self.state = self.learner.lengthen(self._program.state)
 
-    def _tell(
-        self, told: Row, scaling: Scaling, values: tuple[np.ndarray, ...], flags: Alarm
-    ) -> Told:
+    def _estimate(
+        self, results: Row, scaling: Scaling, values: tuple[np.ndarray, ...], flags: Alarm
+    ) -> Estimate:
         """In the units of the data; of a column that never had a value nothing was known."""
         row, z, last = values
         new = np.isnan(last)
-        mean, low, high, filled = np.where(new, np.nan, scaling.inverse(np.stack(told[:4])))
-        alarms = self._episodes.step(row, last, (mean, low, high), told.kind, flags)
-        score = np.nan if new[~np.isnan(z)].all() else told.log_score
-        return Told(
+        mean, low, high, filled = np.where(new, np.nan, scaling.inverse(np.stack(results[:4])))
+        alarms = self._episodes.step(row, last, (mean, low, high), results.kind, flags)
+        score = np.nan if new[~np.isnan(z)].all() else results.log_score
+        return Estimate(
             *(self._shape(v) for v in (mean, low, high)),
             log_score=score if self._raw else score + scaling.log_jacobian(z),
-            failure=self._shape(told.failure),
+            failure=self._shape(results.failure),
             alarms=alarms,
             filled=self._shape(np.where(np.isnan(row), filled, np.nan)),
-            state_mean=told.state_mean,
-            state_std=told.state_std,
-            elbo=told.elbo,
-            ess=told.ess,
-            recoveries=told.recoveries,
+            state_mean=results.state_mean,
+            state_std=results.state_std,
+            elbo=results.elbo,
+            ess=results.ess,
+            recoveries=results.recoveries,
         )
 
     def parameters(self, *, whole: bool = False) -> dict[str, Any]:
@@ -187,11 +185,8 @@ class Live:
         dt: Sequence[float] | None = None,
         *,
         level: float = 0.9,
-    ) -> Ahead:
+    ) -> LiveForecast:
         """The next rows with their central intervals; `u` holds their inputs, one per step."""
-        ask = getattr(self.learner, "forecast", None)
-        if ask is None:
-            raise ValueError(f"forecast: {type(self.learner).__name__} looks one step ahead only")
         check_int("horizon", horizon)
         known = None
         if self.inputs:
@@ -201,17 +196,18 @@ class Live:
             known = np.stack([vector("u", v, self.inputs, None) for v in rows])
         lengths = None if dt is None else np.array([step_length(v) for v in dt])
         with self._alone():
-            told = jax.device_get(ask(self._program.state, horizon, known, lengths, level=level))
-        raw = (self.scaling.inverse_ahead(v) for v in (told.mean, told.low, told.high))
-        return Ahead(*([self._shape(row) for row in part] for part in raw))
+            state = self._program.state
+            band = self.learner.forecast(state, horizon, known, lengths, level=level)
+            parts = jax.device_get((band.mean, band.low, band.high))
+        raw = (self.scaling.inverse_ahead(v) for v in parts)
+        return LiveForecast(*([self._shape(row) for row in part] for part in raw))
 
     def save(self, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
         """Write everything to one file, all of it or nothing; `extra` may hold any JSON."""
         with self._alone():
-            window = getattr(_recursion(self.learner), "window", None)
             leaves = jax.device_get(jax.tree.leaves(self._program.watch))
             kept = self._settings() | {
-                "window": window,
+                "window": self.learner.gradient_window,
                 "scaling": self.scaling.to_json(),
                 "extra": extra or {},
                 "monitors": [leaf.tolist() for leaf in leaves],
@@ -233,12 +229,12 @@ class Live:
         kept = peek(path).get("live")
         if kept is None:
             raise ValueError(f"{path}: got a checkpoint of a bare learner, expected one of Live")
-        learner, window = self.learner, getattr(_recursion(self.learner), "window", None)
         for name, value in self._settings().items():
             if kept[name] != value:
-                raise ValueError(f"{path}: {name}: file has {kept[name]}, this has {value}")
-        if isinstance(learner, OnlineEstimator) and window and kept["window"] > window:
-            learner, _ = learner.lengthen(learner.init(jax.random.key(0)), kept["window"])
+                raise ValueError(f"{path}: {_difference(name, kept[name], value)}")
+        learner, window = self.learner, kept["window"] or 0
+        if window > learner.gradient_window > 0:
+            learner, _ = learner.lengthen(learner.init(jax.random.key(0)), window)
         state, _ = load(path, learner)
         try:
             watch = _restored(Watch.fresh(len(self.columns)), kept["monitors"])
@@ -279,8 +275,13 @@ class Live:
         return dict(zip(self.columns, map(float, array), strict=True))
 
 
-def _recursion(learner: AbstractLearner) -> Any:
-    return getattr(learner, "recursion", None)
+def _difference(name: str, file: Any, here: Any) -> str:
+    """In what a file differs, in one sentence."""
+    if name == "standardiser" and None in (file, here):
+        units = ["standardised columns", "columns in their own units"]
+        old, new = (units[v is None] for v in (file, here))
+        return f"its learner was given {old}, this one is given {new} (see `standardiser`)"
+    return f"{name}: file has {file}, this has {here}"
 
 
 def _restored(like: Watch, kept: list[Any]) -> Watch:

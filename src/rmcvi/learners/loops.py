@@ -1,6 +1,6 @@
 """Loops around the learner: over an array (`scan`) or over any iterable of observations (`run`).
 
-Both end in the state of single updates, to the bit, however the stream is cut. (What is told on the
+Both end in the state of single updates, to the bit, however the stream is cut. (What is seen on the
 way, such as an interval's end, may differ in its last digit where the compiler fuses differently.)
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, PyTree
 
-from rmcvi.contract import AbstractLearner
+from rmcvi.contract import AbstractLearner, Diagnostics
 from rmcvi.core.checks import check_array, check_int
 from rmcvi.core.inputs import Inputs
 
@@ -38,8 +38,8 @@ def scan(
     function means a new compilation: define it once, outside of any loop.
     """
     ys = jnp.asarray(ys, float)
-    check_array("ys", ys, (None, learner.dim_obs))
-    inputs = Inputs.sequence(len(ys), u, dt, learner.dim_input)
+    check_array("ys", ys, (None, *learner.streams, learner.dim_obs))
+    inputs = Inputs.sequence(len(ys), u, dt, learner.dim_input, learner.streams)
     return _scan(learner, state, ys, inputs, collect)
 
 
@@ -55,7 +55,7 @@ def run(
     """Learn from an iterable of observations, each `y` or `(y, u, dt)` (u, dt may be None).
 
     Rows go to the compiled loop in chunks; the last, shorter chunk uses the same program. With
-    `progress` a line on standard error tells rate, remaining time (if the stream has a length),
+    `progress` a line on standard error shows rate, remaining time (if the stream has a length),
     ELBO/t and effective sample size.
     """
     check_int("chunk", chunk)
@@ -64,7 +64,8 @@ def run(
         state, infos, kept = _advance(learner, state, ys, inputs, jnp.asarray(count), collect)
         parts.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:n], kept))
         if progress:
-            line.show(count, state, jax.tree.map(lambda v, n=count: v[n - 1], infos))
+            last = jax.tree.map(lambda v, n=count: v[n - 1], infos)
+            line.show(count, learner.diagnostics(state, last))
     if progress:
         print(file=sys.stderr)
     if not parts:
@@ -78,17 +79,18 @@ class _ProgressLine:
     def __init__(self, total: int | None):
         self.total, self.seen, self.begun = total, 0, time.perf_counter()
 
-    def show(self, count: int, state: Any, info: Any) -> None:
-        """`count` more observations, the last of which told `info`."""
+    def show(self, count: int, now: Diagnostics) -> None:
+        """`count` more observations, and what the learner knows about itself after them."""
         self.seen += count
         rate = self.seen / (time.perf_counter() - self.begun)
         words = [f"{self.seen} observations", f"{rate:.0f}/s"]
         if self.total is not None:
             words[0] = f"{self.seen} of {self.total} observations"
             words.append(f"{(self.total - self.seen) / rate:.0f} s left")
-        if hasattr(info, "elbo"):
-            words.append(f"ELBO/t {float(info.elbo) / int(state.t):+.3f}")
-            words.append(f"ess {float(info.ess):.1f}")
+        if now.elbo is not None:
+            words.append(f"ELBO/t {float(jnp.mean(now.elbo)):+.3f}")
+        if now.ess is not None:
+            words.append(f"ess {float(jnp.mean(now.ess)):.1f}")
         print("\r" + "  ".join(words).ljust(79), end="", file=sys.stderr, flush=True)
 
 
@@ -96,22 +98,22 @@ def _chunks(
     learner: AbstractLearner, stream: Iterable[Any], size: int
 ) -> Iterator[tuple[int, Array, Inputs]]:
     """Rows of the stream in padded blocks, with the number of rows that count."""
-    dy, du = learner.dim_obs, learner.dim_input
-    rows = (_row(item, dy, du) for item in stream)
+    rows = (_row(item, learner) for item in stream)
     while block := list(itertools.islice(rows, size)):
         count, pad = len(block), size - len(block)
         y, u, dt = (np.stack(v) for v in zip(*(block + block[-1:] * pad), strict=True))
         yield count, jnp.asarray(y, float), Inputs(jnp.asarray(u, float), jnp.asarray(dt, float))
 
 
-def _row(item: Any, dy: int, du: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _row(item: Any, learner: AbstractLearner) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y, u, dt = item if isinstance(item, tuple) else (item, None, None)
     y = np.asarray(y, float)
-    u = np.zeros(du) if u is None else np.asarray(u, float)
-    dt = np.asarray(1.0 if dt is None else dt, float)
-    check_array("y", y, (dy,))
-    check_array("u", u, (du,))
-    check_array("dt", dt, ())
+    many, width = learner.streams, learner.dim_input
+    u = np.zeros((*many, width)) if u is None else np.asarray(u, float)
+    dt = np.ones(many) if dt is None else np.asarray(dt, float)
+    check_array("y", y, (*many, learner.dim_obs))
+    check_array("u", u, (*many, width))
+    check_array("dt", dt, many)
     return y, u, dt
 
 

@@ -1,13 +1,10 @@
-"""The shell's own eyes, for learners that have none: sensors, peers, drift."""
-
-from typing import Any
+"""The monitors of `Live`, for learners that have none: sensors, peers, drift."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rmcvi.contract import Prediction
-from rmcvi.learners.predict import deviation
+from rmcvi.contract import Diagnostics, Prediction
 from rmcvi.monitors import (
     DriftDetector,
     DriftState,
@@ -22,8 +19,6 @@ from rmcvi.monitors.health import Alarm
 SENSORS, PEERS, DRIFT = SensorMonitor(), PeerMonitor(), DriftDetector()
 MOST_PEERS = 32
 """Columns that are compared with one another; the work grows with their third power."""
-LEVEL = 0.9
-"""Probability of the intervals of a learner that does not say which."""
 STUCK, OUTLYING, APART = 1, 2, 3
 """Why a column has failed: it repeats, it is not as predicted, its peers disagree."""
 
@@ -61,22 +56,33 @@ class Monitors(eqx.Module):
 
 
 def watch(
-    monitors: Monitors, info: Any, prediction: Prediction, row: Values, filled: Float[Array, "dy"]
+    monitors: Monitors,
+    own: Diagnostics,
+    prediction: Prediction,
+    spread: Float[Array, "dy"],
+    row: Values,
+    filled: Float[Array, "dy"],
 ) -> tuple[Monitors, Float[Array, "dy"], Int[Array, "dy"], Int[Array, ""]]:
     """Failure scores, their kinds and the alarms: the learner's own, and what it lacks.
 
-    Sensors are always watched here as well, for standardised values never repeat exactly. `filled`
-    is the row with its gaps filled, in the learner's units.
+    Sensors are always watched here as well, for standardised values never repeat exactly.
+
+    Args:
+        monitors: what they remember.
+        own: what the learner knows about itself.
+        prediction: of this row.
+        spread: its standard deviation.
+        row: what came.
+        filled: the row with its gaps filled, in the learner's units.
     """
-    spread = deviation(prediction, LEVEL)
     doubted = jnp.isnan(row.y) & ~jnp.isnan(row.move)
     tail = gaussian_p_value(row.full, prediction.mean, spread)
     p_value = jnp.where(doubted, tail, prediction.p_value)
     sensors, failure, _ = SENSORS.step(
         monitors.sensors, row.full, p_value, spread * row.scale, row.move
     )
-    own = getattr(info, "sensor_score", None)
-    failure = failure if own is None else jnp.maximum(failure, own)
+    if own.sensor_score is not None:
+        failure = jnp.maximum(failure, own.sensor_score)
     kind = jnp.where(failure > 0.5, OUTLYING, 0)
     peers = monitors.peers
     if peers is not None:
@@ -84,7 +90,7 @@ def watch(
         kind = jnp.where((apart > 0.5) & (kind == 0), APART, kind)
         failure = jnp.maximum(failure, apart)
     kind = jnp.where(SENSORS.is_stuck(sensors), STUCK, kind)
-    drift, flags = monitors.drift, getattr(info, "alarms", None)
+    drift, flags = monitors.drift, own.alarms
     if flags is None:
         # In units of each column's usual change, or a gap in one would look like a change.
         change = sensors.change / row.scale

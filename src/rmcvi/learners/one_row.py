@@ -1,4 +1,4 @@
-"""One row through a learner as one compiled program, told in one array.
+"""One row through a learner as one compiled program, whose results are one array.
 
 The state is a flat tuple of arrays, given up to the program at each row: nothing is flattened,
 copied or fetched that a stream of single rows would pay for a thousand times a second.
@@ -13,22 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
-from rmcvi.contract import AbstractLearner, Filtered, Prediction
+from rmcvi.contract import AbstractLearner, Prediction
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
-from rmcvi.learners.estimator import OnlineEstimator
 from rmcvi.learners.monitors import Monitors, Values, watch
-from rmcvi.learners.predict import expected_observation
-from rmcvi.learners.seasonal import Band
+from rmcvi.learners.predict import deviation
 from rmcvi.learners.soundness import Soundness, is_sound, strict_leaves
 from rmcvi.monitors.health import Alarm
 
-DRAWS = 100
-"""Draws of a state behind a value that was not observed."""
-
 
 class Row(NamedTuple):
-    """What the program told, in the learner's units; NaN where there is nothing to tell."""
+    """Results of a row, in the learner's units; NaN where there are none."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -74,8 +69,8 @@ class Program:
         row = np.concatenate([*values, u, [dt]])
         if self._strict is None:
             self._strict = self._find_strict(len(row))
-        self._leaves, told = _step(self._fixed, self._leaves, self.arrays, row, self._strict)
-        return _cut(np.asarray(told), self._learner.dim_obs)
+        self._leaves, results = _step(self._fixed, self._leaves, self.arrays, row, self._strict)
+        return _unpack(np.asarray(results), self._learner.dim_obs)
 
     def _find_strict(self, size: int) -> np.ndarray:
         """Which arrays never hold NaN: those that do not after a row of nothing."""
@@ -89,7 +84,7 @@ class Program:
 
 
 class Watch(eqx.Module):
-    """What the shell remembers besides the learner's state."""
+    """What `Live` remembers besides the learner's state."""
 
     monitors: Monitors
     soundness: Soundness
@@ -100,11 +95,11 @@ class Watch(eqx.Module):
         return cls(Monitors.fresh(dim), Soundness.fresh(dim))
 
 
-def _cut(told: np.ndarray, d: int) -> Row:
-    k = (len(told) - 6 * d - 5) // 2
+def _unpack(results: np.ndarray, d: int) -> Row:
+    k = (len(results) - 6 * d - 5) // 2
     ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 6 * d, 6 * d + k, 6 * d + 2 * k]
-    told = told.astype(float)
-    *parts, numbers = (told[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
+    results = results.astype(float)
+    *parts, numbers = (results[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
     mean, low, high, filled, failure, kind, state_mean, state_std = parts
     score, elbo, ess, alarms, recoveries = numbers.tolist()
     return Row(
@@ -161,33 +156,38 @@ def _step(
     values, rest = Values(*row[: 4 * d].reshape(4, d)), row[4 * d :]
     inputs = Inputs(rest[:-1], rest[-1])
     state, info = learner.step(old, values.y, inputs)
-    prediction, told_well = before.soundness.judge(
-        getattr(info, "prediction", None) or _nothing(d), values, before.monitors.sensors.change
-    )
+    made = _nothing(d) if info.prediction is None else info.prediction
+    change = before.monitors.sensors.change
+    prediction, predicted = before.soundness.judge(made, values, change, learner.level)
     # What came before the row is sound: it was checked after the row before.
     new, size = _raw(jax.tree.leaves(state)), len(jax.tree.leaves(state))
     sound = is_sound(new, strict[:size])
-    kept = [jnp.where(sound & told_well, a, b) for a, b in zip(new, leaves[:size], strict=True)]
+    kept = [jnp.where(sound & predicted, a, b) for a, b in zip(new, leaves[:size], strict=True)]
     state, _ = fixed.unflatten([*kept, *leaves[size:]])
-    filled, mean, std = _present(learner, state, values.y, inputs, prediction)
-    monitors, failure, kind, alarms = watch(before.monitors, info, prediction, values, filled)
+    filled = _filled(learner, state, values.y, prediction)
+    law, own = learner.filter(state), learner.diagnostics(state, info)
+    std = jnp.sqrt(jnp.maximum(jnp.diagonal(law.covariance, axis1=-2, axis2=-1), 0.0))
+    spread = deviation(prediction, learner.level)
+    monitors, failure, kind, alarms = watch(
+        before.monitors, own, prediction, spread, values, filled
+    )
     seeing = is_sound(monitors, strict[size : size + len(jax.tree.leaves(monitors))])
     monitors, sound = tree.where(seeing, monitors, before.monitors), sound & seeing
-    soundness = before.soundness.conclude(prediction, values, told_well, sound)
-    alarms = jnp.where(sound & told_well, alarms, alarms | int(Alarm.UNSOUND))
+    soundness = before.soundness.conclude(prediction, values, predicted, sound)
+    alarms = jnp.where(sound & predicted, alarms, alarms | int(Alarm.UNSOUND))
     alarms = jnp.where(soundness.lost, alarms | int(Alarm.LOST), alarms)
     numbers = [
         prediction.log_score,
-        _number(info, "elbo") / jnp.maximum(_number(state, "t"), 1.0),
-        _number(info, "ess"),
+        _number(own.elbo),
+        _number(own.ess),
         alarms,
         soundness.recoveries,
     ]
-    told = jnp.concatenate(
-        [prediction.mean, prediction.low, prediction.high, filled, failure, kind, mean, std]
+    results = jnp.concatenate(
+        [prediction.mean, prediction.low, prediction.high, filled, failure, kind, law.mean, std]
         + [v[None].astype(float) for v in numbers]
     )
-    return _raw(jax.tree.leaves((state, Watch(monitors, soundness)))), told
+    return _raw(jax.tree.leaves((state, Watch(monitors, soundness)))), results
 
 
 def _nothing(dim: int) -> Prediction:
@@ -195,35 +195,18 @@ def _nothing(dim: int) -> Prediction:
     return Prediction(unknown, unknown, unknown, jnp.asarray(jnp.nan), unknown)
 
 
-def _number(thing: Any, name: str) -> Float[Array, ""]:
-    """A scalar field as a float; NaN if there is none."""
-    value = getattr(thing, name, None)
+def _filled(
+    learner: AbstractLearner, state: PyTree, y: Float[Array, "dy"], prediction: Prediction
+) -> Float[Array, "dy"]:
+    """The row with its gaps filled, by its prediction if the learner knows nothing better."""
+
+    def fill() -> Array:
+        mean = learner.present(state).mean.astype(y.dtype)
+        return jnp.where(jnp.isnan(mean), prediction.mean, mean)
+
+    return jax.lax.cond(jnp.any(jnp.isnan(y)), fill, lambda: y)
+
+
+def _number(value: Any) -> Float[Array, ""]:
+    """A scalar as a float; NaN for None."""
     return jnp.asarray(jnp.nan if value is None else value).astype(float)
-
-
-def _present(
-    learner: AbstractLearner, state: PyTree, y: Array, inputs: Inputs, prediction: Prediction
-) -> tuple[Array, Array, Array]:
-    """The row with its gaps filled; mean and deviation of the hidden state, if there is one."""
-    empty, gaps = jnp.zeros(0), jnp.any(jnp.isnan(y))
-    ask = getattr(learner, "filter", None)
-    kind = None if ask is None else jax.eval_shape(ask, state)
-    if ask is not None and isinstance(kind, Band):
-        filled = jax.lax.cond(gaps, lambda: ask(state).mean.astype(y.dtype), lambda: y)
-        return filled, empty, empty
-    if ask is None or not isinstance(kind, Filtered):
-        return prediction.mean, empty, empty
-    told = ask(state)
-    variance = jnp.diagonal(told.covariance, axis1=-2, axis2=-1)
-    std = jnp.sqrt(jnp.maximum(variance, 0.0))
-    if not isinstance(learner, OnlineEstimator):
-        return prediction.mean, told.mean, std
-
-    def draw() -> Array:
-        model, keys = learner.model_at(state), jax.random.split(jax.random.key(0))
-        x = learner.draw(state, keys[0], DRAWS)
-        ys = model.emission_draws(keys[1], x, inputs)
-        return expected_observation(model, x, ys, inputs).astype(y.dtype)
-
-    filled = jax.lax.cond(gaps, draw, lambda: y)
-    return filled, told.mean, std

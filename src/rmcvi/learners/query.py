@@ -1,4 +1,4 @@
-"""Questions to a learner: the past (smooth, impute) and the future (forecast).
+"""Questions to a learner: the past (smooth, recent), the present and the future (forecast).
 
 `OnlineEstimator` offers them as methods; `learner` and `state` are duck-typed here.
 """
@@ -11,29 +11,21 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
+from rmcvi.contract import AbstractRecursion, Band, Smoothed
 from rmcvi.core.checks import check_array, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.prediction import Prediction, central_interval
+from rmcvi.families import AbstractFamily
 from rmcvi.learners.predict import expected_observation, predict
-from rmcvi.learners.smooth import Smoothed, backward_trajectories, filter_sequence
+from rmcvi.learners.smooth import backward_simulation, backward_trajectories
+from rmcvi.models import AbstractModel
 
 
-class Forecast(eqx.Module):
-    """The next observations: mean, central interval, and the draws behind them."""
+class Trajectories(eqx.Module):
+    """Draws of the future: hidden states and observations, one row per step."""
 
-    mean: Float[Array, "T dy"]
-    low: Float[Array, "T dy"]
-    high: Float[Array, "T dy"]
     states: Float[Array, "num T dx"]
     observations: Float[Array, "num T dy"]
-
-
-class Imputed(eqx.Module):
-    """Recent observations: what was seen as it is, what was not by its posterior."""
-
-    mean: Float[Array, "T dy"]
-    low: Float[Array, "T dy"]
-    high: Float[Array, "T dy"]
 
 
 def key_or_default(key: Key[Array, ""] | None) -> Key[Array, ""]:
@@ -53,39 +45,31 @@ def predict_next(
     return predict(learner.model_at(state), before, state.t, y, inputs, k2, learner.level)
 
 
+def history(learner: Any, state: Any) -> Any:
+    """The last rows: those that the recursion keeps, or else those that the learner keeps."""
+    kept = learner.recursion.history(state.recursion)
+    return state.past if kept is None else kept
+
+
 def smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""] | None) -> Smoothed:
-    """Fixed-lag smoothing from the history that the recursion keeps."""
+    """Fixed-lag smoothing from the rows that are kept."""
     check_int("num", num)
-    _check_lag(state, lag, 0)
+    # The oldest row of a recursion's history begins with the carry of the row before it.
+    learner.check_lag(lag, state.t, learner.reach + (state.past is None))
     return _smooth(learner, state, lag, num, key_or_default(key))
-
-
-def _check_lag(state: Any, lag: int, used: int) -> None:
-    """Raise unless the history reaches `lag` rows back, and `used` more."""
-    if not hasattr(state.recursion, "history"):
-        raise ValueError("lag: got a recursion without a history, expected RMCVI or NaturalRMCVI")
-    rows = state.recursion.history.y.shape[0]
-    most = min(rows - used, int(state.t) - 1)
-    if not 0 <= check_int("lag", lag, 0) <= most:
-        raise ValueError(
-            f"lag: got {lag}, expected at most {most} (the learner keeps {rows} steps and has seen "
-            f"{int(state.t)} observations)"
-        )
 
 
 @eqx.filter_jit
 def _smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""]) -> Smoothed:
-    history, rows = state.recursion.history, state.recursion.history.y.shape[0]
-    carries, inputs = jax.tree.map(lambda v: v[rows - lag :], (history.carry, history.inputs))
-    return backward_trajectories(
-        learner.model_at(state),
-        learner.family_at(state),
-        carries,
-        state.recursion.cloud.proposal,
-        inputs,
-        key,
-        num,
-    )
+    kept = history(learner, state)
+    rows, model = kept.y.shape[0], learner.model_at(state)
+    carries, inputs = jax.tree.map(lambda v: v[rows - lag :], (kept.carry, kept.inputs))
+    if state.past is not None:
+        k_last, k_back = jax.random.split(key)
+        last = learner.draw(state, k_last, num)
+        return backward_simulation(model, carries, last, inputs, k_back)
+    last = state.recursion.cloud.proposal
+    return backward_trajectories(model, learner.family_at(state), carries, last, inputs, key, num)
 
 
 def smooth_sequence(
@@ -103,47 +87,43 @@ def smooth_sequence(
     check_int("num", num)
     inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
     model, family = learner.model_at(state), learner.family_at(state)
-    carries = getattr(learner.recursion, "carries", None)
-    return _smooth_sequence(model, family, ys, inputs, key_or_default(key), num, carries)
+    if not isinstance(family, AbstractFamily):
+        got = type(learner.recursion).__name__
+        raise ValueError(f"smooth_sequence: got {got}, expected a recursion with a family")
+    return _smooth_sequence(learner.recursion, model, family, ys, inputs, key_or_default(key), num)
 
 
 @eqx.filter_jit
 def _smooth_sequence(
-    model: Any, family: Any, ys: Array, inputs: Inputs, key: Key[Array, ""], num: int, carries: Any
+    recursion: AbstractRecursion,
+    model: Any,
+    family: Any,
+    ys: Array,
+    inputs: Inputs,
+    key: Key[Array, ""],
+    num: int,
 ) -> Smoothed:
-    """Filter forwards (by `carries` if the recursion fits each q_t itself), then draw backwards."""
+    """Filter forwards, then draw backwards."""
     k_forward, k_back = jax.random.split(key)
-    if carries is None:
-        before, now = filter_sequence(model, family, ys, inputs)
-    else:
-        before, now = carries(model, family, ys, inputs, k_forward)
+    before, now = recursion.carries(model, family, ys, inputs, k_forward)
     last = family.marginal(jax.tree.map(lambda v: v[-1], now))
     rows, later = jax.tree.map(lambda v: v[1:], (before, inputs))
     return backward_trajectories(model, family, rows, last, later, k_back, num)
 
 
-def forecast(
-    learner: Any,
-    state: Any,
-    horizon: int,
-    u: ArrayLike | None,
-    dt: ArrayLike | None,
-    level: float,
-    num: int,
-    key: Key[Array, ""] | None,
-) -> Forecast:
-    """The next `horizon` observations, by simulating the model from q_t."""
-    check_int("horizon", horizon)
+def simulate(
+    learner: Any, state: Any, inputs: Inputs, level: float, num: int, key: Key[Array, ""] | None
+) -> tuple[Band, Trajectories]:
+    """The next observations, by simulating the model from q_t."""
     check_int("num", num)
     check_real("level", level, 0.0, 1.0)
-    inputs = Inputs.sequence(horizon, u, dt, learner.model.dim_input)
-    return _forecast(learner, state, inputs, level, num, key_or_default(key))
+    return _simulate(learner, state, inputs, level, num, key_or_default(key))
 
 
 @eqx.filter_jit
-def _forecast(
+def _simulate(
     learner: Any, state: Any, inputs: Inputs, level: float, num: int, key: Key[Array, ""]
-) -> Forecast:
+) -> tuple[Band, Trajectories]:
     model = learner.model_at(state)
     k_start, k_move = jax.random.split(key)
     start = learner.draw(state, k_start, num)
@@ -160,39 +140,51 @@ def _forecast(
 
     keys = jax.random.split(k_move, inputs.dt.shape[0])
     _, (mean, low, high, states, draws) = jax.lax.scan(step, start, (inputs, keys))
-    return Forecast(mean, low, high, jnp.moveaxis(states, 0, 1), jnp.moveaxis(draws, 0, 1))
-
-
-def impute(
-    learner: Any,
-    state: Any,
-    lag: int,
-    level: float,
-    num: int,
-    key: Key[Array, ""] | None,
-) -> Imputed:
-    """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
-    check_real("level", level, 0.0, 1.0)
-    _check_lag(state, lag, 1)
-    k1, k2 = jax.random.split(key_or_default(key))
-    smoothed = smooth(learner, state, lag, num, k1)
-    return _impute(learner, state, smoothed, level, k2)
+    futures = Trajectories(jnp.moveaxis(states, 0, 1), jnp.moveaxis(draws, 0, 1))
+    return Band(mean, low, high), futures
 
 
 @eqx.filter_jit
-def _impute(
+def present(learner: Any, state: Any, level: float, num: int, key: Key[Array, ""]) -> Band:
+    """y_t with the missing coordinates replaced by their posterior."""
+    k1, k2 = jax.random.split(key)
+    kept = history(learner, state)
+    y, inputs = jax.tree.map(lambda v: v[-1], (kept.y, kept.inputs))
+    return _filled(learner.model_at(state), learner.draw(state, k1, num), y, inputs, k2, level)
+
+
+def recent(
+    learner: Any, state: Any, lag: int, level: float, num: int, key: Key[Array, ""] | None
+) -> Band:
+    """y_{t-lag}, ..., y_t with the missing coordinates replaced by their posterior."""
+    learner.check_lag(lag, state.t)
+    k1, k2 = jax.random.split(key_or_default(key))
+    return _recent(learner, state, smooth(learner, state, lag, num, k1), level, k2)
+
+
+@eqx.filter_jit
+def _recent(
     learner: Any, state: Any, smoothed: Smoothed, level: float, key: Key[Array, ""]
-) -> Imputed:
-    model, history = learner.model_at(state), state.recursion.history
+) -> Band:
+    model, kept = learner.model_at(state), history(learner, state)
     length = smoothed.samples.shape[1]
-    ys, inputs = jax.tree.map(lambda v: v[-length:], (history.y, history.inputs))
-
-    def row(x, y, inputs, k):
-        draws = model.emission_draws(k, x, inputs)
-        low, high = central_interval(jnp.sort(draws, 0), level)
-        seen = ~jnp.isnan(y)
-        mean = expected_observation(model, x, draws, inputs)
-        return tuple(jnp.where(seen, y, v) for v in (mean, low, high))
-
+    ys, inputs = jax.tree.map(lambda v: v[-length:], (kept.y, kept.inputs))
     keys = jax.random.split(key, length)
-    return Imputed(*jax.vmap(row)(jnp.moveaxis(smoothed.samples, 1, 0), ys, inputs, keys))
+    return jax.vmap(lambda x, y, inputs, k: _filled(model, x, y, inputs, k, level))(
+        jnp.moveaxis(smoothed.samples, 1, 0), ys, inputs, keys
+    )
+
+
+def _filled(
+    model: AbstractModel,
+    x: Float[Array, "num dx"],
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    key: Key[Array, ""],
+    level: float,
+) -> Band:
+    """What was seen of y as it is, the rest from draws of its state."""
+    draws = model.emission_draws(key, x, inputs)
+    mean = expected_observation(model, x, draws, inputs)
+    band = Band(mean, *central_interval(jnp.sort(draws, 0), level))
+    return jax.tree.map(lambda v: jnp.where(jnp.isnan(y), v, y), band)

@@ -7,6 +7,7 @@ from rmcvi.contract import Info, Prediction
 from rmcvi.learners.best import Best
 from rmcvi.learners.watch import WatchState
 from rmcvi.optim import AscentState
+from rmcvi.recursion.history import History
 
 
 class LearnerState(eqx.Module):
@@ -23,6 +24,8 @@ class LearnerState(eqx.Module):
     skipped: Int[Array, ""]
     best: Best | None
     """Parameters to go back to; None without damping."""
+    past: History | None
+    """The last rows with draws of the states before them; None if the recursion keeps its own."""
 
 
 class LearnerInfo(eqx.Module):

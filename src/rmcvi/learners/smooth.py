@@ -1,32 +1,14 @@
-"""Smoothing: draw trajectories backwards through q_{s-1|s}(x_s, .)."""
+"""Smoothing: draw trajectories backwards, through q_{s-1|s}(x_s, .) or through filtered draws."""
 
-from typing import Any
-
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+from rmcvi.contract import Smoothed
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
-
-
-class Smoothed(eqx.Module):
-    """Draws of states given observations up to t, oldest first, and their moments."""
-
-    samples: Float[Array, "num T dx"]
-
-    @property
-    def mean(self) -> Float[Array, "T dx"]:
-        """Smoothed means."""
-        return jnp.mean(self.samples, 0)
-
-    @property
-    def std(self) -> Float[Array, "T dx"]:
-        """Smoothed standard deviations."""
-        return jnp.std(self.samples, 0)
 
 
 def backward_trajectories(
@@ -63,13 +45,29 @@ def backward_trajectories(
     return Smoothed(jnp.moveaxis(jnp.concatenate([earlier, x[None]]), 0, 1))
 
 
-def filter_sequence(
-    model: AbstractModel, family: AbstractFamily, ys: Float[Array, "T dy"], inputs: Inputs
-) -> tuple[PyTree, PyTree]:
-    """(a_{t-1}, a_t) for every t of a whole sequence, with fixed parameters."""
+def backward_simulation(
+    model: AbstractModel,
+    draws: Float[Array, "T n dx"],
+    last: Float[Array, "num dx"],
+    inputs: Inputs,
+    key: Key[Array, ""],
+) -> Smoothed:
+    """Trajectories through draws of each filtering law (Godsill, Doucet and West, 2004).
 
-    def step(carry: Any, row: Any) -> Any:
-        new = family.advance(model, carry, *row)
-        return new, (carry, new)
+    Row s of `draws` and `inputs` holds draws of x_{s-1} given y_{0:s-1}, and inputs_s: going back
+    from x_s, one of them is chosen with probability proportional to p(x_s | x_{s-1}).
+    """
 
-    return jax.lax.scan(step, family.initial_carry(model), (ys, inputs))[1]
+    def back(x, row):
+        before, inputs, k = row
+
+        def one(k, x_i):
+            log_p = jax.vmap(lambda v: model.transition_log_prob(v, x_i, inputs))(before)
+            return before[jax.random.categorical(k, log_p)]
+
+        x_prev = jax.vmap(one)(jax.random.split(k, len(x)), x)
+        return x_prev, x_prev
+
+    rows = (draws, inputs, jax.random.split(key, len(draws)))
+    _, earlier = jax.lax.scan(back, last, rows, reverse=True)
+    return Smoothed(jnp.moveaxis(jnp.concatenate([earlier, last[None]]), 0, 1))

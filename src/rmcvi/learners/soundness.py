@@ -3,9 +3,8 @@
 A state is sound if it holds no number that is infinite, absurd or NaN, but where NaN belongs: in
 the parts that hold one before the first row, or after a row of nothing. A prediction is sound if it
 is finite, as it was before, and no further from the last value than a thousand times what the
-column has moved at once of late. In place of one that is not, the last value is told, with the
-usual change as its spread. A state whose predictions stay unsound cannot be saved: the shell then
-starts the learner afresh.
+column has moved at once of late. In place of one that is not, the last value is given, with
+the usual change as its deviation. A learner whose predictions stay unsound starts afresh.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import Prediction
-from rmcvi.learners.monitors import LEVEL, Values
+from rmcvi.learners.monitors import Values
 from rmcvi.learners.predict import deviation
 
 LARGEST = 1e30
@@ -58,18 +57,25 @@ class Soundness(eqx.Module):
         return self.strikes >= STRIKES
 
     def judge(
-        self, prediction: Prediction, row: Values, change: Float[Array, "dy"]
+        self, prediction: Prediction, row: Values, change: Float[Array, "dy"], level: float
     ) -> tuple[Prediction, Bool[Array, ""]]:
-        """The prediction, its unsound columns replaced, and whether none was."""
+        """The prediction, its unsound columns replaced, and whether none was.
+
+        Args:
+            prediction: of the row, with intervals of probability `level`.
+            row: what came.
+            change: what each column usually changes by, in the units of the data.
+            level: as said.
+        """
         finite = jnp.isfinite(prediction.mean) & jnp.isfinite(prediction.high - prediction.low)
         far = jnp.abs(prediction.mean - row.last) * row.scale > FAR * self.reach
         unsound = self.known & jnp.where(finite, far & (self.reach > 0.0), True)
         unsound = unsound & jnp.isfinite(row.last)
         usual = jnp.where(change > 0.0, USUAL * change, self.reach) / row.scale
         scale = jnp.maximum(usual, 1e-6 * (1.0 + jnp.abs(row.last)))
-        spread = jnp.where(unsound, scale, deviation(prediction, LEVEL))
+        spread = jnp.where(unsound, scale, deviation(prediction, level))
         mean = jnp.where(unsound, row.last, prediction.mean)
-        simple = Prediction.gaussian(mean, spread, row.y, LEVEL)
+        simple = Prediction.gaussian(mean, spread, row.y, level)
         replaced = Prediction(
             mean=mean,
             low=jnp.where(unsound, simple.low, prediction.low),
@@ -80,13 +86,17 @@ class Soundness(eqx.Module):
         return replaced, ~jnp.any(unsound)
 
     def conclude(
-        self, prediction: Prediction, row: Values, told: Bool[Array, ""], state: Bool[Array, ""]
+        self,
+        prediction: Prediction,
+        row: Values,
+        predicted: Bool[Array, ""],
+        state: Bool[Array, ""],
     ) -> "Soundness":
-        """After a row whose prediction (`told`) and state were sound, or were not."""
+        """After a row whose prediction (`predicted`) and state were sound, or were not."""
         move = jnp.where(jnp.isnan(row.move), 0.0, jnp.minimum(jnp.abs(row.move), LARGEST))
         finite = jnp.isfinite(prediction.mean) & jnp.isfinite(row.scale)
-        sound = told & state
-        more = jnp.where(told, jnp.where(state, -RELIEF, REFUSED), 1.0)
+        sound = predicted & state
+        more = jnp.where(predicted, jnp.where(state, -RELIEF, REFUSED), 1.0)
         return Soundness(
             # A column that is stuck or dead keeps its reach: it may come back.
             reach=jnp.where(move > 0.0, jnp.maximum(FADE * self.reach, move), self.reach),

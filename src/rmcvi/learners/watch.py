@@ -42,12 +42,10 @@ class Watch(eqx.Module):
     drift: DriftDetector | None
     sensors: SensorMonitor | None
     mask_failed: bool = eqx.field(static=True)
-    level: float = eqx.field(static=True, default=0.9)
-    """Probability of the predictive intervals."""
 
     @property
     def damps(self) -> bool:
-        """Whether an unstable learner is mended."""
+        """Whether an unstable learner takes shorter steps, or goes back to its best time."""
         return self.health is not None and self.health.damp
 
     def init(self, dim: int) -> WatchState:
@@ -59,12 +57,19 @@ class Watch(eqx.Module):
         )
 
     def suspect(
-        self, state: WatchState, y: Float[Array, "dy"], prediction: Prediction | None
+        self, state: WatchState, y: Float[Array, "dy"], prediction: Prediction | None, level: float
     ) -> tuple[WatchState, Suspicion]:
-        """Judge the sensors; when most fail together the model is the suspect, none is masked."""
+        """Judge the sensors; when most fail together the model is the suspect, none is masked.
+
+        Args:
+            state: of the monitors.
+            y: the observation.
+            prediction: of it.
+            level: probability of the prediction's interval.
+        """
         if self.sensors is None or state.sensors is None or prediction is None:
             return state, Suspicion(None, jnp.zeros(y.shape, bool))
-        spread = deviation(prediction, self.level)
+        spread = deviation(prediction, level)
         sensors, score, failed = self.sensors.step(state.sensors, y, prediction.p_value, spread)
         few = 2 * jnp.sum(failed) <= y.size
         masked = failed & few & self.mask_failed
@@ -91,7 +96,7 @@ class Watch(eqx.Module):
             alarms = alarms + jnp.where(failed, int(Alarm.SENSOR), 0)
         return WatchState(health, drift, state.sensors), alarms, change
 
-    def mend(self, state: WatchState, learner: Any) -> Any:
+    def restore(self, state: WatchState, learner: Any) -> Any:
         """The learner's state, its best parameters kept or put back; without damping, as it is."""
         if self.health is None or state.health is None or learner.best is None:
             return learner

@@ -122,7 +122,7 @@ class NaturalRMCVI(AbstractRecursion):
             rate: length of a step; 1 goes all the way to the local optimum.
             corrected: average the gradient in theta with importance weights, so that it climbs the
                 likelihood; False climbs the ELBO.
-            lag: how far back `smooth` and `impute` can look.
+            lag: how far back `smooth` and `recent` can look.
         """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.num_steps = check_int("num_steps", num_steps)
@@ -221,6 +221,10 @@ class NaturalRMCVI(AbstractRecursion):
     def draw(self, state, model, family, key, num):
         """Draws from q_t."""
         return family.distribution.sample(key, state.cloud.proposal, num)
+
+    def history(self, state: NaturalState) -> History:
+        """Carries, observations and inputs of the last rows."""
+        return state.history
 
     def carries(
         self,

@@ -154,6 +154,15 @@ class RMCVI(AbstractRecursion):
             return Tangents.empty(theta, eqx.filter(family, trainable.family), cloud.x.shape[0])
         return Window.empty(self.window, standing_slot(self.backward, cloud))
 
+    def history(self, state: RMCVIState) -> History:
+        """Carries, observations and inputs of the last rows."""
+        return state.history
+
+    @property
+    def gradient_window(self) -> int:
+        """Rows of the window, if gradients are windowed."""
+        return self.window if self.gradient == "windowed" else 0
+
     def lengthen(self, state: RMCVIState, window: int | None = None) -> tuple["RMCVI", RMCVIState]:
         """The recursion and its state with a longer window (default: twice as long)."""
         window = check_int("window", 2 * self.window if window is None else window, self.window)

@@ -51,7 +51,7 @@ def forecast(
     times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)
     known = _known(run, times, inputs_file)
     try:
-        told = run.live.forecast(horizon, known, level=level)
+        ahead = run.live.forecast(horizon, known, level=level)
     except ValueError as error:
         raise Refusal(str(error)) from None
     names = ["row", "time"]
@@ -59,7 +59,7 @@ def forecast(
     rows: list[list[Any]] = []
     for k, time in enumerate(times):
         row: list[Any] = [run.rows + k + 1, moment(time, plan.calendar)]
-        table = zip(told.mean[k], told.low[k], told.high[k], strict=True)
+        table = zip(ahead.mean[k], ahead.low[k], ahead.high[k], strict=True)
         rows.append([*row, *(float(v) for triple in table for v in triple)])
     write_rows(names, rows, form)
 

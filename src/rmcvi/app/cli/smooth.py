@@ -13,8 +13,6 @@ from rmcvi.app.cli.table import SHAPES, write_rows
 from rmcvi.app.run.directory import ESTIMATES
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.refusal import Refusal
-from rmcvi.learners import OnlineEstimator
-from rmcvi.learners.seasonal import SeasonalLearner
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -42,7 +40,7 @@ def smooth(
 ) -> None:
     """Estimate the last rows again, given all rows up to now.
 
-    Values that were seen are told as they are, the others by their posterior; so is the hidden
+    Values that were seen are shown as they are, the others by their posterior; so is the hidden
     state of models that have one.
     """
     form = one_of("--format", format, SHAPES) or "table"
@@ -54,20 +52,18 @@ def smooth(
 def _recent(run: Opened, lag: int | None) -> Rows:
     """The last rows, from what the learner keeps."""
     learner, state, scaling = run.live.learner, run.live.state, run.live.scaling
-    if not isinstance(learner, (SeasonalLearner, OnlineEstimator)):
-        raise Refusal(f"smooth: {type(learner).__name__} keeps no past")
-    longest = min(_reach(learner, state), run.rows - 1)
+    longest = min(learner.reach, run.rows - 1)
     lag = longest if lag is None else lag
     if lag > longest:
         raise Refusal(f"--lag: got {lag}, expected at most {longest} for this learner")
-    band = learner.impute(state, lag, level=run.plan.level)
+    band = learner.recent(state, lag, level=run.plan.level)
     parts = [scaling.inverse(np.asarray(v)) for v in (band.mean, band.low, band.high)]
     table = [np.stack(parts, -1).reshape(lag + 1, -1)]
     names = [f"{c}.{part}" for c in run.plan.columns for part in ("mean", "low", "high")]
-    if isinstance(learner, OnlineEstimator):
+    if learner.dim_state:
         past = learner.smooth(state, lag)
         table.append(np.stack([past.mean, past.std], -1).reshape(lag + 1, -1))
-        names += _state_names(past.mean.shape[-1])
+        names += _state_names(learner.dim_state)
     try:
         seen = [json.loads(line) for line in run.last_lines(lag + 1)]
         rows = [
@@ -80,20 +76,10 @@ def _recent(run: Opened, lag: int | None) -> Rows:
     return ["row", "time", *names], rows
 
 
-def _reach(learner: Any, state: Any) -> int:
-    """Rows that a learner can look back."""
-    if isinstance(learner, SeasonalLearner):
-        return learner.window - 1
-    history = getattr(state.recursion, "history", None)
-    if history is None:
-        raise Refusal(f"smooth: {type(learner.recursion).__name__} keeps no past")
-    return history.y.shape[0] - 1
-
-
 def _whole(run: Opened) -> Rows:
     """All states of the source, with the parameters and units of the end."""
     learner, plan = run.live.learner, run.plan
-    if not isinstance(learner, OnlineEstimator):
+    if not learner.dim_state:
         raise Refusal("--all: this learner has no hidden state, expected --lag")
     if plan.source == "-":
         raise Refusal("--all: got a run that read standard input, expected a file to read again")
@@ -105,13 +91,16 @@ def _whole(run: Opened) -> Rows:
     ys = run.live.scaling.transform(np.array([row.y for row in past]))
     us = np.array([plan.known(row) for row in past])
     dts = np.array([row.dt for row in past])
-    told = learner.smooth_sequence(run.live.state, ys, us, dts)
-    values = np.stack([told.mean, told.std], -1).reshape(len(past), -1)
+    try:
+        states = learner.smooth_sequence(run.live.state, ys, us, dts)
+    except ValueError as error:
+        raise Refusal(f"--all: {error}") from None
+    values = np.stack([states.mean, states.std], -1).reshape(len(past), -1)
     rows = [
         [i + 1, moment(row.time, plan.calendar), *line.tolist()]
         for i, (row, line) in enumerate(zip(past, values, strict=True))
     ]
-    return ["row", "time", *_state_names(told.mean.shape[-1])], rows
+    return ["row", "time", *_state_names(learner.dim_state)], rows
 
 
 def _state_names(count: int) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.speech import printable
-from rmcvi.learners import Told
+from rmcvi.learners import Estimate
 
 FIRST = ("row", "time", "log_score", "elbo", "ess", "alarms")
 PARTS = ("", ".mean", ".low", ".high", ".filled", ".failure")
@@ -54,7 +54,7 @@ class Lines:
         names = map(csv_text, fields(self.columns, states))
         return csv_line(list(names)) if self.form == "csv" else ""
 
-    def line(self, row: int, time: str | float | None, seen: np.ndarray, told: Told) -> str:
+    def line(self, row: int, time: str | float | None, seen: np.ndarray, told: Estimate) -> str:
         """One row; `seen` are the values as they came."""
         if not self._json:
             self._prepare(len(told.state_mean))

@@ -26,7 +26,6 @@ from rmcvi.app.sources import (
     read,
 )
 from rmcvi.learners import Live
-from rmcvi.learners.seasonal import SeasonalLearner
 from rmcvi.version import __version__
 
 HARMONICS = 2
@@ -150,13 +149,12 @@ class Plan:
         sizes = len(self.columns), len(self.inputs)
         season = Season(*self.options.get("season", [None]))
         learner, _ = zoo.build(self.options["model"], *sizes, self.level, season)
-        raw = isinstance(learner, SeasonalLearner)
         try:
             return Live(
                 self.columns,
                 inputs=self.inputs,
                 learner=learner,
-                standardiser=not raw,
+                standardiser=learner.units == "standard",
                 seed=self.seed,
             )
         except ValueError as error:
@@ -190,9 +188,9 @@ def make_plan(
     season = _season(stream, plain["model"], options["season"])
     learner, settings = zoo.build(plain, len(columns), len(inputs), level, season)
     assumed = [*stream.describe()]
-    if isinstance(learner, SeasonalLearner):
+    if season.sentence:
         assumed.append(season.sentence)
-    else:
+    if learner.units == "standard":
         assumed.append("Columns are standardised online.")
     name = plain["model"]
     assumed.append(f"Model: {name} ({type(learner).__name__}); intervals of {100 * level:g} %.")

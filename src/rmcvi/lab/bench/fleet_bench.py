@@ -19,7 +19,7 @@ def fleet(quick: bool = False) -> Outcome:
     """Stream-observations per second against the number of streams."""
     counts = (1, 3) if quick else (1, 10, 100, 1000)
     who = learner(5 if quick else 20, 4 if quick else 16, 2 if quick else 8)
-    programs = {str(count): _program(Fleet(who), count, quick) for count in counts}
+    programs = {str(count): _program(Fleet(who, count), quick) for count in counts}
     timings = take_turns(programs, 3 if quick else 7)
     rows = []
     for count in counts:
@@ -34,9 +34,10 @@ def fleet(quick: bool = False) -> Outcome:
     return Outcome("fleet", "Streams advanced together", numbers, rows, targets, quick)
 
 
-def _program(together: Fleet, count: int, hasty: bool) -> Program:
+def _program(together: Fleet, hasty: bool) -> Program:
     """Steps of a fleet in which a tenth of the values is missing."""
     ys = simulate(ChaoticRNN(dim=3), jax.random.key(0), STEPS)[1]
+    count = together.count
     noise = jax.random.normal(jax.random.key(1), (STEPS, count, 3))
     seen = jax.random.uniform(jax.random.key(2), noise.shape) > 0.1
     rows = jnp.where(seen, ys[:, None] + 0.1 * noise, jnp.nan)
@@ -49,5 +50,5 @@ def _program(together: Fleet, count: int, hasty: bool) -> Program:
 
         return jax.lax.scan(one, states, rows)[0]
 
-    states = together.init(jax.random.key(3), count)
+    states = together.init(jax.random.key(3))
     return Program(many, states, rows, units=STEPS, hasty=hasty)

@@ -66,8 +66,8 @@ def compare(
         ys: observations, NaN = not observed.
         u: inputs of each row.
         dt: length of each step.
-        truth: latent states, NaN = unknown, for methods with `filter(state)` of the same dimension
-            (the filter is then part of the time).
+        truth: hidden states, NaN = unknown, for methods with a hidden state of that dimension
+            (`filter` is then part of the time); the others have no such score.
         burn_in: first rows, which are learned from and not scored.
         setup: what is scored and how often methods run.
     """

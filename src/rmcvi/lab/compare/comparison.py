@@ -40,7 +40,7 @@ class Row:
     width: float | None = None
     """Mean width of the interval, over the scored columns."""
     state_rmse: float | None = None
-    """Error of the filtered state, where the truth is known and the method has a filter."""
+    """Error of the filtered state, where the truth is known and the method has a hidden state."""
     seconds: float | None = None
     """Median time per observation, compiled and warmed up."""
     seconds_low: float | None = None

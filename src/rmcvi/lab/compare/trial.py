@@ -136,9 +136,8 @@ def _program(static: PyTree, dim_state: int | None) -> Callable[..., tuple[PyTre
             if said is None:
                 raise ValueError("prediction: got None, expected one at each step")
             told = {"mean": said.mean, "low": said.low, "high": said.high, "log": said.log_score}
-            if dim_state is not None and hasattr(learner, "filter"):
-                mean = learner.filter(state).mean
-                told |= {"state": mean} if mean.shape == (dim_state,) else {}
+            if learner.dim_state and learner.dim_state == dim_state:
+                told["state"] = learner.filter(state).mean
             return state, told
 
         return jax.lax.scan(step, state, (ys, inputs))

@@ -120,7 +120,7 @@ def _reconstruct(
     rows[:length, column] = standard[:length, column] = np.nan
     at = start // EVERY
     state, _ = rmcvi.scan(seasonal, _copy(states[0][at]), rows, collect=_collect)
-    band = seasonal.impute(state, len(rows) - 1)
+    band = seasonal.recent(state, len(rows) - 1)
     mean, low, high = (np.asarray(v)[:length, column] for v in (band.mean, band.low, band.high))
     _, by_lstm = rmcvi.scan(
         lstm, _copy(states[1][at]), standard, year.u[start:end], collect=_collect

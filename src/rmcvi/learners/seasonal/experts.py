@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from rmcvi.contract import Prediction
+from rmcvi.contract import Band, Prediction
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.units import LocationScale, from_asinh, log_slope, to_asinh
@@ -43,14 +43,6 @@ SLOW_WIDTH, SLOW_COVER = 0.01, 0.01
 """Least rates of the widths and of the interval's coverage."""
 WIDEST, COVER = 3.0, 1.0
 """Bounds of the logarithms of both."""
-
-
-class Band(eqx.Module):
-    """Mean and central interval, in the units of the data."""
-
-    mean: Float[Array, "*rows dy"]
-    low: Float[Array, "*rows dy"]
-    high: Float[Array, "*rows dy"]
 
 
 class Experts(eqx.Module):

@@ -8,14 +8,14 @@ the last value; then their units are known and they are learned from, in order, 
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from rmcvi.contract import AbstractLearner, Prediction
+from rmcvi.contract import AbstractLearner, Band, Prediction
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
@@ -23,7 +23,7 @@ from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design, seasonal_lags
-from rmcvi.learners.seasonal.experts import Band, Skill, score
+from rmcvi.learners.seasonal.experts import Skill, score
 from rmcvi.learners.seasonal.learn import Value, learn
 from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
 from rmcvi.learners.seasonal.predict import Row, predict
@@ -38,7 +38,7 @@ from rmcvi.learners.seasonal.warm_up import first_units
 HUGE = 1e30
 """Values beyond this are codes, not values."""
 BURN = 32
-"""Rows before the window of `impute`, from which its filter finds its way."""
+"""Rows before the window of `recent`, from which its filter finds its way."""
 
 
 class SeasonalLearner(AbstractLearner):
@@ -98,7 +98,7 @@ class SeasonalLearner(AbstractLearner):
             memory: number of values that units remember.
             gate: deviations beyond which a value is doubted.
             warm: rows before the model starts.
-            window: rows that `impute` can look back.
+            window: rows that `recent` can look back on, the present one among them.
             level: probability of the predictive interval.
         """
         check_int("dim_obs", dim_obs)
@@ -172,12 +172,6 @@ class SeasonalLearner(AbstractLearner):
         self, state: SeasonalState, y: Float[Array, "dy"], inputs: Inputs
     ) -> tuple[SeasonalState, SeasonalInfo]:
         """Predict, score, learn."""
-        return self.step_at(state, y, inputs, self.level)
-
-    def step_at(
-        self, state: SeasonalState, y: Float[Array, "dy"], inputs: Inputs, level: float
-    ) -> tuple[SeasonalState, SeasonalInfo]:
-        """A step with intervals of another level."""
         y = jnp.where(jnp.abs(y) <= HUGE, y, jnp.nan)
         u, phase, dt = self._clock(state, inputs)
         recent = state.recent.push(y, u, phase)
@@ -195,7 +189,7 @@ class SeasonalLearner(AbstractLearner):
             known = Row(
                 exogenous.standard(recent.u[i]), recent.phase[i], jnp.where(latest, dt, 1.0)
             )
-            return self._row(carry[0], recent.y[i], known, latest & started, latest, level)
+            return self._row(carry[0], recent.y[i], known, latest & started, latest)
 
         nothing = jnp.full(self.dim_obs, jnp.nan)
         none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
@@ -217,7 +211,6 @@ class SeasonalLearner(AbstractLearner):
         row: Row,
         started: Bool[Array, ""],
         latest: Bool[Array, ""],
-        level: float,
     ) -> tuple[Learned, Prediction]:
         """Predict a row, score the prediction, learn from the row.
 
@@ -232,7 +225,7 @@ class SeasonalLearner(AbstractLearner):
             lambda c, mask: predict(c, c.path, columns, mask, row, self.design)
         )(components, kind.mask)
         experts = assemble(laws, season, last, self.transforms, walk.gap, known)
-        scored = score(learned.skill, experts, y, columns.scale, walk, settings, level)
+        scored = score(learned.skill, experts, y, columns.scale, walk, settings, self.level)
         components, forecast = trial_forecast(
             components, columns, kind.mask, row, predicted.leverage, self.design
         )
@@ -240,7 +233,7 @@ class SeasonalLearner(AbstractLearner):
         last = LocationScale(trial.last, walk.deviation)
         later = assemble(forecast, season, last, self.transforms, trial.horizon, running)
         unknown = jnp.where(running, y, jnp.nan)
-        skill = score(scored.skill, later, unknown, columns.scale, walk, settings, level).skill
+        skill = score(scored.skill, later, unknown, columns.scale, walk, settings, self.level).skill
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
         columns = columns.count(teaches, row.phase, self.design)
@@ -271,23 +264,31 @@ class SeasonalLearner(AbstractLearner):
             u, clock = u[1:], jnp.where(jnp.isnan(u[0]), clock, u[0] % turn)
         return u, clock, dt
 
-    def forecast(
-        self,
-        state: SeasonalState,
-        horizon: int,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-        *,
-        level: float = 0.9,
-    ) -> Band:
-        """The next rows, each given only those before the first of them."""
-        return query.forecast(self, state, horizon, u, dt, level)
+    @property
+    def units(self) -> Literal["raw", "standard"]:
+        """It learns them itself."""
+        return "raw"
 
-    def filter(self, state: SeasonalState, *, level: float = 0.9) -> Band:
+    @property
+    def reach(self) -> int:
+        """Rows before the present one."""
+        return self.window - 1
+
+    def present(self, state: SeasonalState, *, level: float = 0.9) -> Band:
         """The present row: what was seen, and the rest given it."""
         check_real("level", level, 0.0, 1.0)
         return query.present(self, state, level)
 
-    def impute(self, state: SeasonalState, lag: int, *, level: float = 0.9) -> Band:
+    def recent(self, state: SeasonalState, lag: int, *, level: float = 0.9) -> Band:
         """The last `lag + 1` rows, what is missing given all rows so far."""
-        return query.impute(self, state, lag, level)
+        self.check_lag(lag, state.t)
+        return query.recent(self, state, lag, check_real("level", level, 0.0, 1.0))
+
+    def parameters(self, state: SeasonalState) -> dict[str, Array]:
+        """Of each column, in its own units: level, noise, and persistence."""
+        first = jax.tree.map(lambda v: v[0], state.learned.components)
+        return {
+            "*.level": first.units.centre,
+            "*.noise": jnp.sqrt(first.noise.variance) * first.units.deviation,
+            "*.persistence": jnp.diagonal(first.rows.weights),
+        }

@@ -1,7 +1,4 @@
-"""Questions to a seasonal learner: the next rows, the present one, the last ones.
-
-A forecast is what the learner says of rows in which nothing is seen.
-"""
+"""Questions to a seasonal learner: the present row, and the last ones."""
 
 import statistics
 from typing import Any
@@ -9,41 +6,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from rmcvi.core.checks import check_int, check_real
-from rmcvi.core.inputs import Inputs
-from rmcvi.learners.seasonal.experts import Band, Experts
+from rmcvi.contract import Band
+from rmcvi.learners.seasonal.experts import Experts
 from rmcvi.learners.seasonal.recent import Recent
 from rmcvi.learners.seasonal.smooth import smooth
 from rmcvi.learners.seasonal.units import LocationScale
-
-
-def forecast(
-    learner: Any,
-    state: Any,
-    horizon: int,
-    u: ArrayLike | None,
-    dt: ArrayLike | None,
-    level: float,
-) -> Band:
-    """Predictions of `horizon` rows."""
-    check_int("horizon", horizon)
-    check_real("level", level, 0.0, 1.0)
-    inputs = Inputs.sequence(horizon, u, dt, learner.dim_input)
-    return _forecast(learner, state, inputs, float(level))
-
-
-@eqx.filter_jit
-def _forecast(learner: Any, state: Any, inputs: Inputs, level: float) -> Band:
-    unseen = jnp.full(learner.dim_obs, jnp.nan)
-
-    def step(state, inputs):
-        state, info = learner.step_at(state, unseen, inputs, level)
-        return state, Band(info.prediction.mean, info.prediction.low, info.prediction.high)
-
-    return jax.lax.scan(step, state, inputs)[1]
 
 
 @eqx.filter_jit
@@ -58,20 +27,9 @@ def present(learner: Any, state: Any, level: float) -> Band:
     return _band(learner, state, jax.vmap(law)(state.learned.components), state.recent.y[-1], level)
 
 
-def impute(learner: Any, state: Any, lag: int, level: float) -> Band:
-    """The last rows, by smoothing."""
-    check_int("lag", lag, 0)
-    check_real("level", level, 0.0, 1.0)
-    if lag >= learner.window or lag >= int(state.t):
-        raise ValueError(
-            f"lag: got {lag}, expected less than {learner.window} (the learner's window) and than "
-            f"{int(state.t)} (the rows it has seen)"
-        )
-    return _impute(learner, state, lag, float(level))
-
-
 @eqx.filter_jit
-def _impute(learner: Any, state: Any, lag: int, level: float) -> Band:
+def recent(learner: Any, state: Any, lag: int, level: float) -> Band:
+    """The last rows, by smoothing."""
     recent, kind = state.recent, learner.kind
     us = jax.vmap(state.exogenous.standard)(recent.u)
 

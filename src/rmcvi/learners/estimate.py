@@ -1,4 +1,4 @@
-"""What the shell tells of a row, and of the rows to come."""
+"""What `Live` says of a row, and of the rows to come."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ def _none() -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Told:
+class Estimate:
     """What one row brought, in the units of the data; dicts if the row was one."""
 
     mean: Any
@@ -38,8 +38,8 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """A forecast: one entry per step."""
+class LiveForecast:
+    """One entry per step, in the units of the data; dicts if the last row was one."""
 
     mean: list[Any]
     low: list[Any]

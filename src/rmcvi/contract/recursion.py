@@ -1,35 +1,19 @@
-"""The one file to read first: what a recursion is, and what a learner is.
+"""A recursion turns a stream into values and gradients; model and family are arguments.
 
-A recursion turns a stream into values and gradients. Model and family are arguments, never fields:
-
-    state = recursion.init(model, family)
-    state, grads, info = recursion.step(state, model, family, y, inputs, key)
-
-`grads` is the *increment* of the gradient of the ELBO (or of the likelihood), an ascent direction
-for (theta, phi). State is what the next step needs (its size does not grow with t), Info is what a
-person wants. RMCVI is a recursion, and so is every rival that learns a state-space model.
-
-A learner predicts y_t, scores the prediction, and only then learns from it:
-
-    state = learner.init(key)
-    state, info = learner.update(state, y)
-
-`OnlineEstimator` makes a learner of a recursion; rivals without a state-space model are learners
-themselves.
+state = recursion.init(model, family)
+state, grads, info = recursion.step(state, model, family, y, inputs, key)
 """
 
 import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi.core.checks import check_array
 from rmcvi.core.inputs import Inputs
-from rmcvi.core.prediction import Prediction as Prediction
-from rmcvi.core.results import Result as Result
+from rmcvi.core.results import Result
 from rmcvi.models import AbstractModel
 
 
@@ -106,6 +90,22 @@ class Filtered(eqx.Module):
     covariance: Float[Array, "*batch dx dx"]
 
 
+class Smoothed(eqx.Module):
+    """Draws of states given observations up to t, oldest first, and their moments."""
+
+    samples: Float[Array, "*batch num T dx"]
+
+    @property
+    def mean(self) -> Float[Array, "*batch T dx"]:
+        """Smoothed means."""
+        return jnp.mean(self.samples, -3)
+
+    @property
+    def std(self) -> Float[Array, "*batch T dx"]:
+        """Smoothed standard deviations."""
+        return jnp.std(self.samples, -3)
+
+
 class AbstractRecursion(eqx.Module):
     """A frozen algorithm: hyper-parameters are its fields.
 
@@ -140,36 +140,35 @@ class AbstractRecursion(eqx.Module):
     ) -> Float[Array, "{num} dx"]:
         """Draws of x_t given what was taken in."""
 
+    def history(self, state: PyTree) -> PyTree | None:
+        """The last rows, for backward sampling; None if the recursion keeps none."""
+        del state
+        return None
 
-class AbstractLearner(eqx.Module):
-    """Anything that predicts the next observation, and learns from it once it has come."""
+    @property
+    def gradient_window(self) -> int:
+        """Rows of the window that `lengthen` makes longer; 0 if there is none."""
+        return 0
 
-    dim_obs: eqx.AbstractVar[int]
-    dim_input: eqx.AbstractVar[int]
+    def lengthen(
+        self, state: PyTree, window: int | None = None
+    ) -> tuple["AbstractRecursion", PyTree]:
+        """The recursion and its state with a longer window (default: twice as long)."""
+        raise ValueError("lengthen: got a recursion without a window, expected RMCVI")
 
-    @abc.abstractmethod
-    def init(self, key: Key[Array, ""]) -> PyTree:
-        """The state before the first observation."""
-
-    @abc.abstractmethod
-    def step(self, state: PyTree, y: Float[Array, "dy"], inputs: Inputs) -> tuple[PyTree, Any]:
-        """Predict, score, learn; the info has a field `prediction`."""
-
-    def update(
+    def carries(
         self,
-        state: PyTree,
-        y: ArrayLike,
-        u: ArrayLike | None = None,
-        dt: ArrayLike | None = None,
-    ) -> tuple[PyTree, Any]:
-        """Take in one observation (NaN = not observed), compiled."""
-        y = jnp.asarray(y, float)
-        check_array("y", y, (self.dim_obs,))
-        return _update(self, state, y, Inputs.of(u, dt, self.dim_input))
+        model: AbstractModel,
+        family: Any,
+        ys: Float[Array, "T dy"],
+        inputs: Inputs,
+        key: Key[Array, ""],
+    ) -> tuple[PyTree, PyTree]:
+        """(a_{t-1}, a_t) of the family for every t of a whole sequence, with fixed parameters."""
+        del key
 
+        def step(carry: Any, row: Any) -> Any:
+            new = family.advance(model, carry, *row)
+            return new, (carry, new)
 
-@eqx.filter_jit
-def _update(
-    learner: AbstractLearner, state: PyTree, y: Array, inputs: Inputs
-) -> tuple[PyTree, Any]:
-    return learner.step(state, y, inputs)
+        return jax.lax.scan(step, family.initial_carry(model), (ys, inputs))[1]

@@ -16,8 +16,8 @@ import pytest
 
 import rmcvi
 from rmcvi.app.cli import commands
-from rmcvi.app.report.run import read
 from rmcvi.app.report.scores import score, summarise
+from rmcvi.app.run.reading import read
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.scores import Scores
 from rmcvi.app.run.speech import printable

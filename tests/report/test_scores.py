@@ -11,8 +11,8 @@ import pytest
 
 from rmcvi.app.report import summarise, write
 from rmcvi.app.report.curves import calibrate, grid, moving_mean, running_rmse
-from rmcvi.app.report.run import read
 from rmcvi.app.report.scores import last_value, score
+from rmcvi.app.run.reading import read
 from tests.report._runs import arrays, make
 
 

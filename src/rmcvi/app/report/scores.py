@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rmcvi.app.report.alarms import episodes
-from rmcvi.app.report.run import Run
+from rmcvi.app.run.estimates import Run
 from rmcvi.core.remarks import WARM_UP, remarks
 
 

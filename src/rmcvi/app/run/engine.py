@@ -52,8 +52,8 @@ class Engine:
         """What the source held, rows that were not learned from included."""
         self._rejected = self._accounted = kept.get("rejected", 0)
         self._seconds: float = kept.get("seconds", 0.0)
-        self._lines = Lines(plan.columns, "jsonl")
-        self._spoken = None if form is None else Lines(plan.columns, form)
+        self._lines = Lines(plan.columns, "jsonl", plan.row_fields)
+        self._spoken = None if form is None else Lines(plan.columns, form, plan.row_fields)
         self._begun = self._saved = time.perf_counter()
         self._pending, self._cost = 0, 0.0
         self._busy = self._headed = False

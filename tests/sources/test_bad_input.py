@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from rmcvi.app.sources import DataError, read
-from rmcvi.app.sources.origin import Pace
 from rmcvi.app.sources.reader import _open
+from rmcvi.app.sources.source import Pace
 
 GOOD = "t,a,b\n" + "".join(f"{i},{i}.5,{i * i}\n" for i in range(12))
 

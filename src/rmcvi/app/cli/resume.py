@@ -27,7 +27,7 @@ from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Voice
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.signals import Stopper
-from rmcvi.app.sources import Changed, Source
+from rmcvi.app.sources import Changed, Position
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -77,7 +77,7 @@ def resume(
     try:
         kept = _kept(room)
         extra = {} if kept is None else kept.extra
-        after = Source.from_json(extra["source"]) if extra.get("source") else None
+        after = Position.from_json(extra["source"]) if extra.get("source") else None
         source: Any = None
         if new_rows:
             after = after and replace(after, offset=0, line=0)

@@ -20,7 +20,7 @@ from rmcvi.app.run.estimates import Field, pairs, state_names
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.speech import printable
-from rmcvi.app.sources import DataError, Source
+from rmcvi.app.sources import DataError, Position
 from rmcvi.learners import CheckpointError
 
 EXAMPLES = """
@@ -141,7 +141,7 @@ def _source(plan: Plan, extra: dict[str, Any]) -> Iterator[str]:
     if plan.source == "-" or not extra.get("source") or not Path(plan.place()).exists():
         return
     try:
-        after = Source.from_json(extra["source"])
+        after = Position.from_json(extra["source"])
         next(iter(plan.with_options(follow=False).stream(after, lambda: False)), None)
     except DataError as error:
         yield f"{str(error).rstrip('.')}."

@@ -15,9 +15,9 @@ from rmcvi.app.run.directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SU
 from rmcvi.app.run.output import Appended, Lines, moment, to_stdout
 from rmcvi.app.run.plan import Plan, anchored
 from rmcvi.app.run.progress import Voice
-from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.signals import Interrupted, Stopper
-from rmcvi.app.sources import Counts, DataError, Observation, Source, Stream
+from rmcvi.app.sources import Counts, DataError, Observation, Position, Stream
 from rmcvi.core.files import to_json
 from rmcvi.learners import Live
 
@@ -42,9 +42,9 @@ class Engine:
     ):
         self.plan, self.live, self.directory, self.voice = plan, live, directory, voice
         self.rows: int = kept.get("rows", 0)
-        self.scores = Scores(plan.columns, kept.get("scores"))
+        self.scores = RunningScores(plan.columns, kept.get("scores"))
         source = kept.get("source")
-        self._source = None if source is None else Source.from_json(source)
+        self._source = None if source is None else Position.from_json(source)
         known = {field.name for field in fields(Counts)}
         counts = kept.get("counts", {})
         self._counts = Counts(**{name: n for name, n in counts.items() if name in known})
@@ -120,8 +120,8 @@ class Engine:
                 numbers = {k: float(f"{v:.9g}") for k, v in self.live.parameters().items()}
                 if numbers:
                     self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
-        if observation.source is not None:
-            self._source = observation.source
+        if observation.position is not None:
+            self._source = observation.position
         self._pending += 1
         self.voice.row(self.scores)
         if self._spoken is not None:
@@ -205,7 +205,7 @@ class Engine:
 
 def _own_place(observation: Observation) -> str:
     """Where a record stands that is read again after this row: the one that follows a gap."""
-    source = observation.source
+    source = observation.position
     return f"{source.name}, line {source.line + 1}" if observation.filled and source else ""
 
 

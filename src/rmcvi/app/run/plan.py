@@ -18,8 +18,8 @@ from rmcvi.app.run.season import Season, choose_season
 from rmcvi.app.run.units import unit_of
 from rmcvi.app.sources import (
     Observation,
+    Position,
     Schema,
-    Source,
     Stream,
     calendar,
     calendar_names,
@@ -98,7 +98,9 @@ class Plan:
         """The source as a path that holds anywhere."""
         return self.source if self.source == "-" else str(Path(self.path) / self.source)
 
-    def stream(self, after: Source | None, stop: Callable[[], bool], source: Any = None) -> Stream:
+    def stream(
+        self, after: Position | None, stop: Callable[[], bool], source: Any = None
+    ) -> Stream:
         """The rows after a place; from the beginning if it is None."""
         return read(
             source or (self.place() if after else self.source),
@@ -211,7 +213,7 @@ def _season(stream: Stream, model: str, said: list[str]) -> Season:
     return Season(None)
 
 
-def anchored(source: Source, plan: Plan) -> Source:
+def anchored(source: Position, plan: Plan) -> Position:
     """A place whose file is named by a path that holds anywhere."""
     if plan.source == "-":
         return source

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable, say
 
 EVERY = 0.2
@@ -39,7 +39,7 @@ class Voice:
         if self._line:
             say("compiling ...", end="")
 
-    def row(self, scores: Scores) -> None:
+    def row(self, scores: RunningScores) -> None:
         """One more row; the line is written over now and then."""
         self._rows += 1
         now = time.perf_counter()
@@ -49,13 +49,13 @@ class Voice:
             self._shown = now
             self._show(scores, now)
 
-    def end(self, scores: Scores) -> None:
+    def end(self, scores: RunningScores) -> None:
         """The last look of the line."""
         if self._line:
             self._show(scores, time.perf_counter())
             say("")
 
-    def _show(self, scores: Scores, now: float) -> None:
+    def _show(self, scores: RunningScores, now: float) -> None:
         words = [f"{scores.rows} rows"]
         if self._rows > 1:
             words.append(f"{(self._rows - 1) / max(now - self.begun, 1e-9):.0f}/s")

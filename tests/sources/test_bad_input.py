@@ -41,6 +41,10 @@ def _sentence(source: Any, **options: Any) -> str:
         ("a.csv", "t,a\n1,2\n".encode("utf-16"), "got UTF-16"),
         ("a.csv", b"PK\x03\x04 zip", "got an archive"),
         ("a.csv", b"PAR1....", "got Parquet"),
+        ("a.csv", b"ARROW1....", "got Arrow, expected text"),
+        ("a.arrow", b"ARROW1 not really", "cannot be read as Arrow"),
+        ("a.arrow", b"not at all", "cannot be read as Arrow"),
+        ("a.feather", b"FEA1....", "got Feather of version 1, expected version 2"),
         (
             "a.csv",
             b"name,place\nx,y\nz,w\n",

@@ -46,7 +46,9 @@ def test_csv_as_polars_reads_it(tmp_path: Path) -> None:
     assert rows[-1].position and rows[-1].position.offset == file.stat().st_size
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "gz", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "tsv", "gz", "jsonl", "parquet", "arrow", "feather", "arrows"]
+)
 def test_the_same_rows_in_every_format(tmp_path: Path, kind: str) -> None:
     frame = _frame().drop("word")
     file = tmp_path / f"a.{kind}"
@@ -58,6 +60,10 @@ def test_the_same_rows_in_every_format(tmp_path: Path, kind: str) -> None:
         file.write_bytes(gzip.compress(frame.write_csv().encode()))
     elif kind == "jsonl":
         frame.with_columns(pl.col("time").dt.to_string("iso")).write_ndjson(file)
+    elif kind == "arrows":
+        frame.write_ipc_stream(file)
+    elif kind in ("arrow", "feather"):
+        frame.write_ipc(file, compression="zstd" if kind == "feather" else "uncompressed")
     else:
         frame.write_parquet(file)
     rows = list(read(file))

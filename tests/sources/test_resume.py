@@ -74,7 +74,20 @@ def _parquet(folder: Path) -> Callable[[], Any]:
     return lambda: folder / "a.parquet"
 
 
-@pytest.mark.parametrize("make", [_csv, _gz, _pipe, _parts, _json, _parquet])
+def _arrow(folder: Path) -> Callable[[], Any]:
+    table = dict(zip(("t", "a", "u"), zip(*ROWS, strict=True), strict=True))
+    pl.DataFrame(table).write_ipc(folder / "a.arrow")
+    return lambda: folder / "a.arrow"
+
+
+def _arrow_parts(folder: Path) -> Callable[[], Any]:
+    for i, rows in enumerate((ROWS[:9], ROWS[9:])):
+        table = dict(zip(("t", "a", "u"), zip(*rows, strict=True), strict=True))
+        pl.DataFrame(table).write_ipc_stream(folder / f"{i}.arrows")
+    return lambda: folder
+
+
+@pytest.mark.parametrize("make", [_csv, _gz, _pipe, _parts, _json, _parquet, _arrow, _arrow_parts])
 @pytest.mark.parametrize("policy", ["missing", "skip"])
 def test_resumed_is_uninterrupted(
     tmp_path: Path, make: Callable[[Path], Callable[[], Any]], policy: str
@@ -196,7 +209,7 @@ def test_a_copy_that_has_grown_is_the_same_file(begun: tuple[Path, Schema, Posit
     assert _rest(file, schema, replace(after, fingerprint=None)) == [50, 51, 52]
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "arrow"])
 def test_a_change_far_from_the_top_is_noticed(tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"a.{kind}"
 
@@ -204,6 +217,8 @@ def test_a_change_far_from_the_top_is_noticed(tmp_path: Path, kind: str) -> None
         frame = pl.DataFrame(rows)
         if kind == "parquet":
             frame.write_parquet(file)
+        elif kind == "arrow":
+            frame.write_ipc(file)
         else:
             text = frame.write_csv().encode()
             file.write_bytes(gzip.compress(text) if kind == "csv.gz" else text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import OpenReport, RunDirectory
 from rmcvi.app.run.directory import Directory
-from rmcvi.app.run.progress import Voice
+from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.refusal import Refusal
 
 EXAMPLES = """
@@ -23,20 +23,20 @@ rmcvi report air.run --open
 def report(directory: RunDirectory, open_report: OpenReport = False) -> None:
     """Write report.html anew and print its path; it works while the run goes on."""
     Directory.open(directory)
-    path = make(directory, Voice(quiet=True), open_report)
+    path = make(directory, Progress(quiet=True), open_report)
     if path is None:
         raise Refusal("report: this installation has no rmcvi.app.report")
     print(path)
 
 
-def make(directory: Path, voice: Voice, open_report: bool) -> Path | None:
+def make(directory: Path, progress: Progress, open_report: bool) -> Path | None:
     """The report's path, None if reports are not part of this installation."""
     try:
         room = importlib.import_module("rmcvi.app.report")
     except ImportError:
         return None
     path = room.write(directory)
-    voice.say([f"Report: {path}"])
+    progress.say([f"Report: {path}"])
     if open_report:
         webbrowser.open(path.resolve().as_uri())
     return path

@@ -17,11 +17,11 @@ from rmcvi.app.run.speech import printable, say
 EVERY = 0.2
 """Seconds between two looks of the line."""
 LISTED = 20
-"""Alarms that are told one by one."""
+"""Alarms that are listed one by one."""
 
 
-class Voice:
-    """Speaks on standard error unless it is told to be quiet."""
+class Progress:
+    """Writes to standard error, unless it is to be quiet."""
 
     def __init__(self, quiet: bool):
         self.quiet = quiet
@@ -99,13 +99,13 @@ def scores_table(summary: dict[str, Any]) -> Table:
     lost = ("not predicted",) if summary["lost_predictions"] else ()
     for name in ("missing", "RMSE", "persistence", "coverage", *lost):
         table.add_column(name, justify="right")
-    for name, told in summary["columns"].items():
+    for name, column in summary["columns"].items():
         table.add_row(
             escape(printable(name)),
-            _share(told["missing"]),
-            *(_number(told[k]) for k in ("rmse", "persistence_rmse")),
-            _share(told["coverage"]),
-            *(str(told["lost_predictions"]) for _ in lost),
+            _share(column["missing"]),
+            *(_number(column[k]) for k in ("rmse", "persistence_rmse")),
+            _share(column["coverage"]),
+            *(str(column["lost_predictions"]) for _ in lost),
         )
     overall = summary["overall"]
     table.add_section()

@@ -21,7 +21,8 @@ def list_parts(path: Path) -> list[Path]:
         raise DataError(f"{path}: got a directory without parts, expected files {_expected()}")
     kinds = {"text" if (f := format_of(part)).is_text else f.kind.capitalize() for part in parts}
     if len(kinds) > 1:
-        raise DataError(f"{path}: got {' and '.join(sorted(kinds))} parts together, expected one kind")
+        both = " and ".join(sorted(kinds))
+        raise DataError(f"{path}: got {both} parts together, expected one kind")
     return sorted(parts, key=lambda part: _natural(part.name))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.app.run.output import fields
+from rmcvi.app.run.estimates import field_names
 from tests.cli._runs import MODEL, call, make_source
 
 ROWS = 120
@@ -40,7 +40,7 @@ def test_rows_say_what_was_seen_and_told(capsys: Any) -> None:
     """Keys in a fixed order; predictions precede what they predict; gaps are filled."""
     rows = rows_of(capsys, "stream.csv")
     assert [row["row"] for row in rows] == list(range(1, ROWS + 1))
-    assert all(list(row) == fields(["co", "nox"], 0) for row in rows)
+    assert all(list(row) == field_names(["co", "nox"], ()) for row in rows)
     assert rows[30]["time"] == "2024-01-02T06:00:00"
     assert rows[0]["co.mean"] is None and rows[0]["log_score"] is None
     last = None

@@ -16,10 +16,10 @@ import pytest
 
 import rmcvi
 from rmcvi.app.cli import commands
-from rmcvi.app.report.run import read
 from rmcvi.app.report.scores import score, summarise
+from rmcvi.app.run.reading import read
 from rmcvi.app.run.refusal import Refusal
-from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable
 from rmcvi.core.files import to_json
 from rmcvi.core.remarks import remarks
@@ -126,11 +126,11 @@ def test_alarms_are_counted_alike(told: Any, capsys: Any) -> None:
 
 
 def test_scores_of_another_kind_are_refused() -> None:
-    plain = Scores(["a", "b"]).to_json()
-    assert Scores(["a", "b"], plain).to_json().keys() == plain.keys()
+    plain = RunningScores(["a", "b"]).to_json()
+    assert RunningScores(["a", "b"], plain).to_json().keys() == plain.keys()
     for name, wrong in (("last", [1.0]), ("sums", 3), ("origin", "x"), ("alarms", 3)):
         with pytest.raises(Refusal, match="its scores are not as"):
-            Scores(["a", "b"], {**plain, name: wrong})
+            RunningScores(["a", "b"], {**plain, name: wrong})
 
 
 def test_plain_json() -> None:

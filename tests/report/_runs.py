@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rmcvi.app.report.run import Run
+from rmcvi.app.run.estimates import Run
 
 DRIFT = "The level of the predictive score has changed: so has the world, or a sensor."
 SENSOR = "A coordinate behaves as no healthy sensor would under this model."

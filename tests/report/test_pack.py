@@ -61,6 +61,6 @@ def test_thinning_keeps_the_surprises() -> None:
 
 
 def test_episodes_by_hand() -> None:
-    found = episodes({"b": [3, 4, 30, 90], "a": [3]}, pause=26)
-    assert found == [Episode("a", 3, 3, 1), Episode("b", 3, 30, 3), Episode("b", 90, 90, 1)]
+    found = episodes({"b": [3, 4, 29, 90], "a": [3]})
+    assert found == [Episode("a", 3, 3, 1), Episode("b", 3, 29, 3), Episode("b", 90, 90, 1)]
     assert episodes({}) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcvi.app.report.run import read
+from rmcvi.app.run.reading import read
 from tests.report._runs import DRIFT, SENSOR, make
 
 
@@ -45,10 +45,13 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
 
 
 def test_no_run_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected one with a run\.json"):
+    with pytest.raises(ValueError, match=r"holds no run, expected run\.json"):
+        read(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": 3}')
+    with pytest.raises(ValueError, match="got format 3, expected 1 or 2; another version"):
         read(tmp_path)
     (tmp_path / "run.json").write_text('{"format": 2}')
-    with pytest.raises(ValueError, match="expected format 1"):
+    with pytest.raises(ValueError, match="got no columns"):
         read(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match="got no JSON"):

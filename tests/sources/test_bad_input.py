@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from rmcvi.app.sources import DataError, read
-from rmcvi.app.sources.origin import Pace
 from rmcvi.app.sources.reader import _open
+from rmcvi.app.sources.source import Pace
 
 GOOD = "t,a,b\n" + "".join(f"{i},{i}.5,{i * i}\n" for i in range(12))
 
@@ -41,6 +41,10 @@ def _sentence(source: Any, **options: Any) -> str:
         ("a.csv", "t,a\n1,2\n".encode("utf-16"), "got UTF-16"),
         ("a.csv", b"PK\x03\x04 zip", "got an archive"),
         ("a.csv", b"PAR1....", "got Parquet"),
+        ("a.csv", b"ARROW1....", "got Arrow, expected text"),
+        ("a.arrow", b"ARROW1 not really", "cannot be read as Arrow"),
+        ("a.arrow", b"not at all", "cannot be read as Arrow"),
+        ("a.feather", b"FEA1....", "got Feather of version 1, expected version 2"),
         (
             "a.csv",
             b"name,place\nx,y\nz,w\n",

@@ -94,7 +94,7 @@ def test_following_resumes(tmp_path: Path) -> None:
     _append(file, "3.5\n")()
     again = World(_append(file, "4,4.5\n"))
     schema = Schema.from_json(stream.schema.to_json())
-    rows = _follow(file, again, schema=schema, after=last.source)
+    rows = _follow(file, again, schema=schema, after=last.position)
     assert rows == [(3.0, [3.5]), (4.0, [4.5])]
 
 
@@ -116,7 +116,7 @@ def test_rotated_while_nobody_looked_starts_at_the_top(tmp_path: Path) -> None:
     file.write_text("t,a\n" + _rows(0, 5))
     world = World()
     stream = read(file, follow=True, stop=world.stop, sleep=world.sleep)
-    last = list(stream)[-1].source
+    last = list(stream)[-1].position
     assert last is not None
     for rows in (_rows(5, 7), _rows(5, 30)):  # shorter, longer
         file.write_text("t,a\n" + rows)
@@ -144,7 +144,7 @@ def test_one_bad_record_does_not_stop_a_service(tmp_path: Path, bad: str) -> Non
     assert len(rejected.text) <= 500
     world = World()
     resumed = read(
-        file, stream.schema, stop=world.stop, sleep=world.sleep, after=rows[7].source, **options
+        file, stream.schema, stop=world.stop, sleep=world.sleep, after=rows[7].position, **options
     )
     assert [row.time for row in resumed] == [row.time for row in rows[8:]]
 
@@ -158,7 +158,7 @@ def test_an_open_quote_at_the_end_is_waited_for(tmp_path: Path) -> None:
         rows = list(stream)
         assert [row.time for row in rows] == [1.0, 2.0] and stream.counts.unfinished == 1
     _append(file, '"\n5,5.5,z\n')()
-    rest = read(file, stream.schema, after=rows[-1].source, gaps="ignore")
+    rest = read(file, stream.schema, after=rows[-1].position, gaps="ignore")
     assert [row.time for row in rest] == [3.0, 5.0]
 
 

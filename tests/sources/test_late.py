@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmcvi.app.sources import DataError, Observation, Source, Stream, read
+from rmcvi.app.sources import DataError, Observation, Position, Stream, read
 from rmcvi.app.sources.clock import SET_BACK
 
 
@@ -40,7 +40,7 @@ def test_a_source_that_is_not_in_order_is_refused_with_the_way_out(times: list[i
 
 
 def _plain(rows: list[Observation]) -> list[str]:
-    return [repr((row.y.tolist(), row.dt, row.time, row.filled, row.source)) for row in rows]
+    return [repr((row.y.tolist(), row.dt, row.time, row.filled, row.position)) for row in rows]
 
 
 def test_a_clock_set_back_does_not_end_a_stream() -> None:
@@ -71,7 +71,7 @@ def test_all_of_it_goes_on_from_any_row(tmp_path: Path) -> None:
     whole = list(stream)
     assert stream.counts.leaps and stream.counts.filled and stream.counts.bad["set_back"] == 1
     for k, row in list(enumerate(whole))[::5]:
-        assert row.source is not None
-        after = Source.from_json(json.loads(json.dumps(row.source.to_json())))
+        assert row.position is not None
+        after = Position.from_json(json.loads(json.dumps(row.position.to_json())))
         rest = list(read(file, stream.schema, after=after, **options))
         assert _plain(rest) == _plain(whole[k + 1 :]), k

@@ -39,14 +39,16 @@ def test_csv_as_polars_reads_it(tmp_path: Path) -> None:
     expected = pl.read_csv(file).select("a", "b").to_numpy()
     np.testing.assert_array_equal(_matrix(rows), expected)
     assert [row.time for row in rows] == frame["time"].dt.epoch("s").cast(float).to_list()
-    assert rows[1].source is not None and rows[1].time_text == "2024-01-01T01:00:00.000000"
+    assert rows[1].position is not None and rows[1].time_text == "2024-01-01T01:00:00.000000"
     # The odd quoted cells hold a line end, so that a record spans two lines.
-    assert rows[2].source is not None
-    assert (rows[0].source and rows[0].source.line, rows[2].source.line) == (3, 6)
-    assert rows[-1].source and rows[-1].source.offset == file.stat().st_size
+    assert rows[2].position is not None
+    assert (rows[0].position and rows[0].position.line, rows[2].position.line) == (3, 6)
+    assert rows[-1].position and rows[-1].position.offset == file.stat().st_size
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "gz", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "tsv", "gz", "jsonl", "parquet", "arrow", "feather", "arrows"]
+)
 def test_the_same_rows_in_every_format(tmp_path: Path, kind: str) -> None:
     frame = _frame().drop("word")
     file = tmp_path / f"a.{kind}"
@@ -58,6 +60,10 @@ def test_the_same_rows_in_every_format(tmp_path: Path, kind: str) -> None:
         file.write_bytes(gzip.compress(frame.write_csv().encode()))
     elif kind == "jsonl":
         frame.with_columns(pl.col("time").dt.to_string("iso")).write_ndjson(file)
+    elif kind == "arrows":
+        frame.write_ipc_stream(file)
+    elif kind in ("arrow", "feather"):
+        frame.write_ipc(file, compression="zstd" if kind == "feather" else "uncompressed")
     else:
         frame.write_parquet(file)
     rows = list(read(file))
@@ -83,7 +89,7 @@ def test_parts_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     (tmp_path / ".hidden.csv").write_text("nor this")
     rows = list(read(tmp_path, gaps="ignore"))
     np.testing.assert_array_equal(_matrix(rows), [[i + 0.5, 0.25] for i in (1, 2, 3, 10)])
-    assert [row.source and Path(row.source.name).name for row in rows] == [
+    assert [row.position and Path(row.position.name).name for row in rows] == [
         f"part-{i}.csv" for i in (1, 2, 3, 10)
     ]
 
@@ -93,7 +99,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(raw))
     rows = list(read("-"))
     assert [row.y.tolist() for row in rows] == [[2.5], [3.5]]
-    assert rows[0].source and rows[0].source.name == "standard input"
+    assert rows[0].position and rows[0].position.name == "standard input"
 
 
 def test_file_objects_of_bytes_and_text(tmp_path: Path) -> None:

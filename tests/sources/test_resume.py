@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rmcvi.app.sources import DataError, Observation, Schema, Source, read
+from rmcvi.app.sources import DataError, Observation, Position, Schema, read
 
 ROWS = [
     ("0", "1.5", "10"),
@@ -74,7 +74,20 @@ def _parquet(folder: Path) -> Callable[[], Any]:
     return lambda: folder / "a.parquet"
 
 
-@pytest.mark.parametrize("make", [_csv, _gz, _pipe, _parts, _json, _parquet])
+def _arrow(folder: Path) -> Callable[[], Any]:
+    table = dict(zip(("t", "a", "u"), zip(*ROWS, strict=True), strict=True))
+    pl.DataFrame(table).write_ipc(folder / "a.arrow")
+    return lambda: folder / "a.arrow"
+
+
+def _arrow_parts(folder: Path) -> Callable[[], Any]:
+    for i, rows in enumerate((ROWS[:9], ROWS[9:])):
+        table = dict(zip(("t", "a", "u"), zip(*rows, strict=True), strict=True))
+        pl.DataFrame(table).write_ipc_stream(folder / f"{i}.arrows")
+    return lambda: folder
+
+
+@pytest.mark.parametrize("make", [_csv, _gz, _pipe, _parts, _json, _parquet, _arrow, _arrow_parts])
 @pytest.mark.parametrize("policy", ["missing", "skip"])
 def test_resumed_is_uninterrupted(
     tmp_path: Path, make: Callable[[Path], Callable[[], Any]], policy: str
@@ -86,8 +99,8 @@ def test_resumed_is_uninterrupted(
     assert any(row.filled for row in whole) and stream.counts.bad
     schema = Schema.from_json(json.loads(json.dumps(stream.schema.to_json())))
     for k, row in enumerate(whole):
-        assert row.source is not None
-        after = Source.from_json(json.loads(json.dumps(row.source.to_json())))
+        assert row.position is not None
+        after = Position.from_json(json.loads(json.dumps(row.position.to_json())))
         rest = [_plain(r) for r in read(opened(), schema, after=after, **options)]
         assert rest == [_plain(r) for r in whole[k + 1 :]], k
 
@@ -102,7 +115,7 @@ def test_a_file_that_has_grown_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert said.startswith(f"{file}, line 4: has no end and may be half-written")
     with file.open("a") as more:
         more.write("5\n4,4.5\n")
-    rest = list(read(file, stream.schema, after=last.source))
+    rest = list(read(file, stream.schema, after=last.position))
     assert [(row.time, row.y.tolist(), row.dt) for row in rest] == [(3, [3.5], 1), (4, [4.5], 1)]
 
 
@@ -133,14 +146,14 @@ def test_places_that_no_longer_exist(tmp_path: Path) -> None:
     last = list(stream)[-1]
     file.write_text("t,a\n1,1.5\n")
     with pytest.raises(DataError, match="shorter than the 16 bytes"):
-        list(read(file, stream.schema, after=last.source))
+        list(read(file, stream.schema, after=last.position))
     with pytest.raises(DataError, match="not among the parts"):
-        list(read(file, stream.schema, after=Source("b.csv", 1, 3)))
+        list(read(file, stream.schema, after=Position("b.csv", 1, 3)))
     with pytest.raises(DataError, match="expected what"):
-        Source.from_json({"name": "a"})
+        Position.from_json({"name": "a"})
     for wrong in ({"offset": "3"}, {"line": -1}, {"fingerprint": {"start": 1}}, {"fingerprint": 3}):
         with pytest.raises(DataError, match="expected what"):
-            Source.from_json({**Source("a", 1, 2).to_json(), **wrong})
+            Position.from_json({**Position("a", 1, 2).to_json(), **wrong})
 
 
 def _numbers(first: int, last: int) -> str:
@@ -148,17 +161,17 @@ def _numbers(first: int, last: int) -> str:
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> tuple[Path, Schema, Source]:
+def begun(tmp_path: Path) -> tuple[Path, Schema, Position]:
     """A file of which 50 rows were read."""
     file = tmp_path / "a.csv"
     file.write_text("t,a\n" + _numbers(0, 50))
     stream = read(file)
-    last = list(stream)[-1].source
+    last = list(stream)[-1].position
     assert last is not None
     return file, stream.schema, last
 
 
-def _rest(file: Path, schema: Schema, after: Source) -> list[float | None]:
+def _rest(file: Path, schema: Schema, after: Position) -> list[float | None]:
     return [row.time for row in read(file, schema, after=after)]
 
 
@@ -172,7 +185,7 @@ def _rest(file: Path, schema: Schema, after: Source) -> list[float | None]:
     ],
 )
 def test_another_file_under_the_name_is_refused(
-    begun: tuple[Path, Schema, Source], content: str, said: str
+    begun: tuple[Path, Schema, Position], content: str, said: str
 ) -> None:
     file, schema, after = begun
     file.write_text(content)
@@ -181,7 +194,7 @@ def test_another_file_under_the_name_is_refused(
     assert str(file) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_copy_that_has_grown_is_the_same_file(begun: tuple[Path, Schema, Source]) -> None:
+def test_a_copy_that_has_grown_is_the_same_file(begun: tuple[Path, Schema, Position]) -> None:
     file, schema, after = begun
     copy = file.with_name("copy")
     copy.write_text(file.read_text() + _numbers(50, 53))
@@ -196,7 +209,7 @@ def test_a_copy_that_has_grown_is_the_same_file(begun: tuple[Path, Schema, Sourc
     assert _rest(file, schema, replace(after, fingerprint=None)) == [50, 51, 52]
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "arrow"])
 def test_a_change_far_from_the_top_is_noticed(tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"a.{kind}"
 
@@ -204,6 +217,8 @@ def test_a_change_far_from_the_top_is_noticed(tmp_path: Path, kind: str) -> None
         frame = pl.DataFrame(rows)
         if kind == "parquet":
             frame.write_parquet(file)
+        elif kind == "arrow":
+            frame.write_ipc(file)
         else:
             text = frame.write_csv().encode()
             file.write_bytes(gzip.compress(text) if kind == "csv.gz" else text)
@@ -212,7 +227,7 @@ def test_a_change_far_from_the_top_is_noticed(tmp_path: Path, kind: str) -> None
     rows = {"t": times, "a": [i % 7 + 0.5 for i in times]}
     write(rows)
     stream = read(file)
-    last = list(stream)[-1].source
+    last = list(stream)[-1].position
     assert last is not None
     write({name: [*column, 1600] for name, column in rows.items()})
     assert _rest(file, stream.schema, last) == [1600]
@@ -229,7 +244,7 @@ def test_late_and_changed_parts_are_refused(tmp_path: Path) -> None:
     for i in (1, 3):
         (tmp_path / f"{i}.csv").write_text("t,a\n" + _numbers(10 * i, 10 * i + 10))
     stream = read(tmp_path)
-    last = list(stream)[-1].source
+    last = list(stream)[-1].position
     assert last is not None
     (tmp_path / "4.csv").write_text("t,a\n" + _numbers(40, 42))
     assert _rest(tmp_path, stream.schema, last) == [40, 41]
@@ -247,7 +262,7 @@ def test_late_and_changed_parts_are_refused(tmp_path: Path) -> None:
 def test_a_pipe_begins_as_it_did_before() -> None:
     text = "t,a\n" + _numbers(0, 30)
     stream = read(io.StringIO(text))
-    after = list(stream)[-1].source
+    after = list(stream)[-1].position
     assert after is not None
 
     def rest(text: str) -> list[float | None]:
@@ -269,7 +284,7 @@ def test_the_fingerprint_looks_back_a_bounded_way(
     stream = read(file)
     whole = list(stream)
     for k, row in enumerate(whole):
-        after = row.source
+        after = row.position
         assert after is not None and after.fingerprint is not None
         assert after.offset - after.fingerprint.start < 240
         if k % 20 == 0:

@@ -264,7 +264,7 @@ def test_old_line_ends(tmp_path: Path) -> None:
     stream = read(tmp_path / "a.csv")
     rows = list(stream)
     assert [row.time for row in rows] == [1, 2, 3] == [r.time for r in read(io.BytesIO(data))]
-    rest = read(tmp_path / "a.csv", stream.schema, after=rows[0].source)
+    rest = read(tmp_path / "a.csv", stream.schema, after=rows[0].position)
     assert [row.time for row in rest] == [2, 3]
 
 

@@ -11,7 +11,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel
 from rmcvi.app.run.progress import print_summary
-from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable
 from rmcvi.core.files import to_json
 
@@ -34,7 +34,7 @@ def inspect(
 ) -> None:
     """Say what a run is, how well it predicts and what it has learned."""
     run = Opened(directory, model)
-    scores = Scores(run.plan.columns, run.kept["scores"])
+    scores = RunningScores(run.plan.columns, run.kept["scores"])
     summary = scores.summary(run.kept["seconds"], run.kept["counts"])
     parameters = run.live.parameters()
     if as_json:

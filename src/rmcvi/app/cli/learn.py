@@ -1,6 +1,7 @@
 """`rmcvi learn`: from a source to estimates, a checkpoint and a report."""
 
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,7 @@ from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
 from rmcvi.app.run.engine import Engine
 from rmcvi.app.run.plan import POLL, Plan, make_plan
-from rmcvi.app.run.progress import Voice
+from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.signals import Stopper
 from rmcvi.app.sources import Stream, read
 
@@ -51,7 +52,8 @@ def learn(
     source: Annotated[
         str,
         typer.Argument(
-            help="CSV, TSV, JSON lines, Parquet, a directory of parts, or - for standard input."
+            help="CSV, TSV, JSON lines, Parquet, Arrow or Feather; a directory of parts; - for"
+            " standard input."
         ),
     ],
     out: Annotated[
@@ -107,7 +109,7 @@ def learn(
     """
     form, place = _destination(source, out, row_format(format))
     bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS)
-    voice, stopper = Voice(quiet), Stopper()
+    progress, stopper = Progress(quiet), Stopper()
     found = read(
         source,
         columns=listed(columns) or None,
@@ -135,39 +137,51 @@ def learn(
         checkpoint_every=checkpoint_every,
     )
     directory = None if place is None else Directory.create(place, plan, force)
-    report = not no_report
-    return carry_on(plan, directory, None, found, voice, stopper, form, limit, report, open_report)
+    output = Output(form, limit, report=not no_report, open_report=open_report)
+    return carry_on(Start(plan, directory, found), progress, stopper, output)
 
 
-def carry_on(
-    plan: Plan,
-    directory: Directory | None,
-    kept: Kept | None,
-    stream: Stream,
-    voice: Voice,
-    stopper: Stopper,
-    form: str | None,
-    limit: int | None,
-    report: bool,
-    open_report: bool,
-) -> int:
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins or goes on."""
+
+    plan: Plan
+    directory: Directory | None
+    stream: Stream
+    kept: Kept | None = None
+    """The checkpoint to go on from."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What this call of `learn` or `resume` should write, and how many rows it may learn from."""
+
+    form: str | None
+    """Format of the rows on standard output; None for none."""
+    limit: int | None
+    report: bool
+    open_report: bool
+
+
+def carry_on(start: Start, progress: Progress, stopper: Stopper, output: Output) -> int:
     """Run from where a run is, then sum it up; returns the exit status."""
+    plan, directory, kept = start.plan, start.directory, start.kept
     extra = {} if kept is None else kept.extra
-    voice.say([f"Going on after row {extra['rows']}."] if extra else plan.assumed)
+    progress.say([f"Going on after row {extra['rows']}."] if extra else plan.assumed)
     if directory is not None:
-        voice.say([f"Run directory: {directory.path}"])
+        progress.say([f"Run directory: {directory.path}"])
     engine = None
     try:
         with stopper:
             live = plan.live()
             if kept is not None:
                 kept.load(live)
-            engine = Engine(plan, live, directory, extra, voice, form)
-            engine.run(stream, stopper, limit)
-            voice.say(engine.warnings())
-            voice.summary(engine.summary())
-            if directory is not None and report and engine.rows:
-                write_report(directory.path, voice, open_report, live)
+            engine = Engine(plan, live, directory, extra, progress, output.form)
+            engine.run(start.stream, stopper, output.limit)
+            progress.say(engine.warnings())
+            progress.summary(engine.summary())
+            if directory is not None and output.report and engine.rows:
+                write_report(directory.path, progress, output.open_report, live)
             status = LOST if engine.scores.lost else 0
     finally:
         if engine is not None:
@@ -175,7 +189,7 @@ def carry_on(
         if directory is not None:
             directory.unlock()
     if stopper.asked() and directory is not None:
-        voice.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
+        progress.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
     return stopper.status or status
 
 

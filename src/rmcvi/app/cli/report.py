@@ -7,7 +7,7 @@ from pathlib import Path
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import OpenReport, RunDirectory
 from rmcvi.app.run.directory import Directory
-from rmcvi.app.run.progress import Voice
+from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.learners import Live
 
@@ -25,7 +25,7 @@ def report(directory: RunDirectory, open_report: OpenReport = False) -> None:
     """Write report.html anew and print its path; it works while the run goes on."""
     Directory.open(directory)
     try:
-        path = make(directory, Voice(quiet=True), open_report)
+        path = make(directory, Progress(quiet=True), open_report)
     except ValueError as error:  # files that `learn` did not write
         raise Refusal(str(error)) from None
     if path is None:
@@ -33,12 +33,14 @@ def report(directory: RunDirectory, open_report: OpenReport = False) -> None:
     print(path)
 
 
-def make(directory: Path, voice: Voice, open_report: bool, live: Live | None = None) -> Path | None:
+def make(
+    directory: Path, progress: Progress, open_report: bool, live: Live | None = None
+) -> Path | None:
     """The report's path, None if reports are not part of this installation.
 
     Args:
         directory: the run.
-        voice: what tells the path.
+        progress: what tells the path.
         open_report: whether to open it in a browser.
         live: the learner after the last row, for the forecast; read from the checkpoint if None.
     """
@@ -47,7 +49,7 @@ def make(directory: Path, voice: Voice, open_report: bool, live: Live | None = N
     except ImportError:
         return None
     path = room.write(directory, live)
-    voice.say([f"Report: {path}"])
+    progress.say([f"Report: {path}"])
     if open_report:
         webbrowser.open(path.resolve().as_uri())
     return path

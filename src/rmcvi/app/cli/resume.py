@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.learn import carry_on
+from rmcvi.app.cli.learn import Output, Start, carry_on
 from rmcvi.app.cli.options import (
     BAD_ROWS,
     NoReport,
@@ -24,10 +24,10 @@ from rmcvi.app.cli.options import (
 from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept
 from rmcvi.app.run.output import csv_line
 from rmcvi.app.run.plan import Plan
-from rmcvi.app.run.progress import Voice
+from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.signals import Stopper
-from rmcvi.app.sources import Changed, Source
+from rmcvi.app.sources import Changed, Position
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -77,20 +77,20 @@ def resume(
     try:
         kept = _kept(room)
         extra = {} if kept is None else kept.extra
-        after = Source.from_json(extra["source"]) if extra.get("source") else None
+        after = Position.from_json(extra["source"]) if extra.get("source") else None
         source: Any = None
         if new_rows:
             after = after and replace(after, offset=0, line=0)
             source = _with_header(plan)
-        voice, stopper = Voice(quiet), Stopper()
+        progress, stopper = Progress(quiet), Stopper()
         if kept is not None and kept.remark:
-            voice.say([kept.remark])
+            progress.say([kept.remark])
         stream = plan.stream(after, stopper.asked, source)
         bound = plan.options["limit"] if limit is None else limit
         if limit is None and bound is not None and extra.get("rows", 0) >= bound:
             bound = None
-        report = not no_report
-        return carry_on(plan, room, kept, stream, voice, stopper, form, bound, report, open_report)
+        output = Output(form, bound, report=not no_report, open_report=open_report)
+        return carry_on(Start(plan, room, stream, kept), progress, stopper, output)
     except Changed as error:
         hint = ", or new rows with --continue" if plan.source == "-" else ""
         raise Refusal(f"{error}{hint}") from None

@@ -16,10 +16,11 @@ from rmcvi.app.run.directory import (
     SUMMARY,
     Directory,
 )
+from rmcvi.app.run.estimates import Field, pairs, state_names
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.speech import printable
-from rmcvi.app.sources import DataError, Source
+from rmcvi.app.sources import DataError, Position
 from rmcvi.learners import CheckpointError
 
 EXAMPLES = """
@@ -68,7 +69,8 @@ def _troubles(room: Directory, plan: Plan) -> Iterator[str]:
         yield from _lengths(room.path, path, extra)
     if newest is not None:
         for name in GROWING:
-            yield from _lines(room.path / name, newest["bytes"].get(name, 0), name == ESTIMATES)
+            schema = plan if name == ESTIMATES else None
+            yield from _lines(room.path / name, newest["bytes"].get(name, 0), schema)
         yield from _source(plan, newest)
 
 
@@ -91,30 +93,47 @@ def _no_number(word: str) -> Any:
     raise ValueError(f"got {word}, expected a number or null")
 
 
-def _lines(path: Path, length: int, counted: bool) -> Iterator[str]:
-    """The lines that the checkpoint accounts for, each an object; the rows of estimates in order.
+def _lines(path: Path, length: int, plan: Plan | None) -> Iterator[str]:
+    """The lines that the checkpoint accounts for, each an object; with a plan, rows of estimates.
 
     Lines after them belong to rows that a resume does again.
     """
     if not path.exists():
         return
-    row = done = 0
+    expected: list[tuple[str, Field]] = []
+    done = 0
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            done += len(line)
+        for number, text in enumerate(file, 1):
+            done += len(text)
             if done > length:
                 return
             try:
-                told = json.loads(line, parse_constant=_no_number)
-                if not isinstance(told, dict):
+                line = json.loads(text, parse_constant=_no_number)
+                if not isinstance(line, dict):
                     raise ValueError("got no JSON object")
+                if plan is not None:
+                    if number == 1:
+                        states = state_names(line, plan.columns)
+                        expected = pairs(plan.columns, states, plan.row_fields)
+                    _check_row(line, number, expected)
             except (RecursionError, ValueError) as error:
                 yield f"{path}, line {number}: {error}."
                 return
-            if counted and told.get("row") != row + 1:
-                yield f"{path}, line {number}: got row {told.get('row')}, expected {row + 1}."
-                return
-            row += 1
+
+
+def _check_row(line: dict[str, Any], row: int, expected: list[tuple[str, Field]]) -> None:
+    """A line of estimates has the fields that `run.json` names, and the number of its row."""
+    if line.get("row") != row:
+        raise ValueError(f"got row {line.get('row')}, expected {row}")
+    if list(line) != [name for name, _ in expected]:
+        names = dict(expected)
+        wrong = [name for name in line if name not in names] + [n for n in names if n not in line]
+        what = f"(look at {wrong[0]!r})" if wrong else "(their order differs)"
+        raise ValueError(f"got other fields than {RUN} names {what}")
+    for name, field in expected:
+        if not field.accepts(line[name]):
+            got = json.dumps(line[name])[:40]
+            raise ValueError(f"got {got} for {name!r}, expected {field.expected}")
 
 
 def _source(plan: Plan, extra: dict[str, Any]) -> Iterator[str]:
@@ -122,7 +141,7 @@ def _source(plan: Plan, extra: dict[str, Any]) -> Iterator[str]:
     if plan.source == "-" or not extra.get("source") or not Path(plan.place()).exists():
         return
     try:
-        after = Source.from_json(extra["source"])
+        after = Position.from_json(extra["source"])
         next(iter(plan.with_options(follow=False).stream(after, lambda: False)), None)
     except DataError as error:
         yield f"{str(error).rstrip('.')}."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rmcvi.core.remarks import PAUSE
+from rmcvi.app.run.scores import is_new_episode
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,13 @@ class Episode:
     rows: int
 
 
-def episodes(alarms: dict[str, list[int]], pause: int = PAUSE) -> list[Episode]:
+def episodes(alarms: dict[str, list[int]]) -> list[Episode]:
     """All episodes, by their beginning."""
     found = []
     for sentence, rows in alarms.items():
         first, last, count = rows[0], rows[0], 0
         for row in rows:
-            if row - last > pause:
+            if is_new_episode(row, last):
                 found.append(Episode(sentence, first, last, count))
                 first, count = row, 0
             last, count = row, count + 1

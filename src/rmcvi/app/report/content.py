@@ -9,8 +9,8 @@ from rmcvi.app.report.alarms import Episode
 from rmcvi.app.report.curves import FEWEST, grid, moving_mean, running_rmse, window
 from rmcvi.app.report.forecast import Forecast
 from rmcvi.app.report.pack import Packer
-from rmcvi.app.report.run import Run
 from rmcvi.app.report.scores import Scores
+from rmcvi.app.run.estimates import Run
 
 STATES = 12
 PARAMETERS = 24

@@ -5,8 +5,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from rmcvi.app.report.run import Run
 from rmcvi.app.report.scores import Scores
+from rmcvi.app.run.estimates import Run
 
 GRID = 800
 """Points of a curve at most."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rmcvi.app.report.run import Run
 from rmcvi.app.run.ahead import next_times
 from rmcvi.app.run.directory import Directory
+from rmcvi.app.run.estimates import Run
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.sources import Schema
 from rmcvi.learners import Live

@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rmcvi.app.report.run import Run, read
 from rmcvi.app.report.scores import Scores, score
 from rmcvi.app.report.scores import summarise as numbers
+from rmcvi.app.run.estimates import Run
+from rmcvi.app.run.reading import read
 from rmcvi.core.files import replace, to_json
 
 NAME = "summary.json"

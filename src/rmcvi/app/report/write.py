@@ -14,11 +14,12 @@ from rmcvi.app.report.alarms import Episode, episodes
 from rmcvi.app.report.content import PARAMETERS, STATES, content
 from rmcvi.app.report.curves import calibrate
 from rmcvi.app.report.forecast import Forecast, forecast
-from rmcvi.app.report.run import Run, read
 from rmcvi.app.report.scores import Scores, score, summarise
 from rmcvi.app.report.summary import refresh
 from rmcvi.app.report.svg import histogram, reliability
 from rmcvi.app.report.thin import thin
+from rmcvi.app.run.estimates import Run
+from rmcvi.app.run.reading import read
 from rmcvi.core.files import replace
 from rmcvi.learners import Live
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rmcvi.app.run.plan import Plan
+from rmcvi.app.run.plan import FORMATS, Plan
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.core.files import replace, sweep, to_json
 from rmcvi.learners import CheckpointError, Live, peek
@@ -79,20 +79,7 @@ class Directory:
     @classmethod
     def open(cls, path: Path) -> tuple["Directory", Plan]:
         """An existing run and its plan."""
-        if not path.exists():
-            raise Refusal(f"{path}: no such directory, expected one that `rmcvi learn` made")
-        for name in OURS:  # a pipe would be waited for, a device read without end
-            if (path / name).exists() and not (path / name).is_file():
-                raise Refusal(f"{path / name}: is no plain file, expected one that `learn` wrote")
-        try:
-            plain = json.loads((path / RUN).read_text(encoding="utf-8"))
-        except OSError:
-            raise Refusal(f"{path}: holds no run, expected {RUN}; see `rmcvi learn`") from None
-        except (ValueError, RecursionError):
-            raise Refusal(f"{path / RUN}: got no JSON, expected what `learn` wrote") from None
-        if not isinstance(plain, dict):
-            raise Refusal(f"{path / RUN}: got no JSON object, expected what `learn` wrote")
-        plan = Plan.from_json(plain, str(path / RUN))
+        plan = Plan.from_json(read_about(path), str(path / RUN))
         return cls(path, plan), plan
 
     def lock(self) -> None:
@@ -183,6 +170,31 @@ class Directory:
             what = f"belongs to another run than {RUN}"
             raise Refusal(f"{path}: {what}, expected the checkpoint of this one")
         return extra
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """The content of `run.json` in a directory, of this format or an older one."""
+    if not path.exists():
+        raise Refusal(f"{path}: no such directory, expected one that `rmcvi learn` made")
+    for name in OURS:  # a pipe would be waited for, a device read without end
+        if (path / name).exists() and not (path / name).is_file():
+            raise Refusal(f"{path / name}: is no plain file, expected one that `learn` wrote")
+    file = path / RUN
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+    except OSError:
+        raise Refusal(f"{path}: holds no run, expected {RUN}; see `rmcvi learn`") from None
+    except (ValueError, RecursionError):
+        raise Refusal(f"{file}: got no JSON, expected what `learn` wrote") from None
+    if not isinstance(about, dict):
+        raise Refusal(f"{file}: got no JSON object, expected what `learn` wrote")
+    if about.get("format") not in FORMATS:
+        known = " or ".join(map(str, FORMATS))
+        what = f"got format {about.get('format')}, expected {known}"
+        raise Refusal(f"{file}: {what}; another version of rmcvi wrote it")
+    if not about.get("columns") or not isinstance(about["columns"], list):
+        raise Refusal(f"{file}: got no columns, expected what `learn` wrote")
+    return about
 
 
 def check_free(path: Path, force: bool) -> None:

@@ -1,4 +1,4 @@
-"""The loop: read a row, learn from it, write what was told, remember where we are.
+"""The loop: read a row, learn from it, write the estimates, remember where we are.
 
 The checkpoint holds the learner, the place in the source and the lengths of the output files, which
 are on disk before it is. Whatever comes after it is cut off and done again: the same rows by the
@@ -14,10 +14,10 @@ from typing import Any
 from rmcvi.app.run.directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SUMMARY, Directory
 from rmcvi.app.run.output import Appended, Lines, moment, to_stdout
 from rmcvi.app.run.plan import Plan, anchored
-from rmcvi.app.run.progress import Voice
-from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.progress import Progress
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.signals import Interrupted, Stopper
-from rmcvi.app.sources import Counts, DataError, Observation, Source, Stream
+from rmcvi.app.sources import Counts, DataError, Observation, Position, Stream
 from rmcvi.core.files import to_json
 from rmcvi.learners import Live
 
@@ -37,14 +37,14 @@ class Engine:
         live: Live,
         directory: Directory | None,
         kept: dict[str, Any],
-        voice: Voice,
+        progress: Progress,
         form: str | None,
     ):
-        self.plan, self.live, self.directory, self.voice = plan, live, directory, voice
+        self.plan, self.live, self.directory, self.progress = plan, live, directory, progress
         self.rows: int = kept.get("rows", 0)
-        self.scores = Scores(plan.columns, kept.get("scores"))
+        self.scores = RunningScores(plan.columns, kept.get("scores"))
         source = kept.get("source")
-        self._source = None if source is None else Source.from_json(source)
+        self._position = None if source is None else Position.from_json(source)
         known = {field.name for field in fields(Counts)}
         counts = kept.get("counts", {})
         self._counts = Counts(**{name: n for name, n in counts.items() if name in known})
@@ -52,8 +52,8 @@ class Engine:
         """What the source held, rows that were not learned from included."""
         self._rejected = self._accounted = kept.get("rejected", 0)
         self._seconds: float = kept.get("seconds", 0.0)
-        self._lines = Lines(plan.columns, "jsonl")
-        self._spoken = None if form is None else Lines(plan.columns, form)
+        self._lines = Lines(plan.columns, "jsonl", plan.row_fields)
+        self._stdout = None if form is None else Lines(plan.columns, form, plan.row_fields)
         self._begun = self._saved = time.perf_counter()
         self._pending, self._cost = 0, 0.0
         self._busy = self._headed = False
@@ -70,7 +70,7 @@ class Engine:
         stream.counts = copy.deepcopy(self._counts)
         self.met = stream.counts
         rows = iter(stream)
-        self.voice.begin()
+        self.progress.begin()
         if not self.rows:
             self.save()  # from now on, rows without a checkpoint mean that it was lost
         try:
@@ -94,7 +94,7 @@ class Engine:
             if self._busy:
                 raise
         finally:
-            self.voice.end(self.scores)
+            self.progress.end(self.scores)
         try:
             self.save()
             self._reject(stream)  # below the last row: met again, and so written again, by a resume
@@ -120,14 +120,14 @@ class Engine:
                 numbers = {k: float(f"{v:.9g}") for k, v in self.live.parameters().items()}
                 if numbers:
                     self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
-        if observation.source is not None:
-            self._source = observation.source
+        if observation.position is not None:
+            self._position = observation.position
         self._pending += 1
-        self.voice.row(self.scores)
-        if self._spoken is not None:
-            header = "" if self._headed else self._spoken.header(len(told.state_mean))
+        self.progress.row(self.scores)
+        if self._stdout is not None:
+            header = "" if self._headed else self._stdout.header(len(told.state_mean))
             self._headed = True
-            to_stdout(header + self._spoken.line(*row))
+            to_stdout(header + self._stdout.line(*row))
 
     def _reject(self, stream: Stream, until: str = "") -> None:
         """Write down bad records, up to the one at a place."""
@@ -160,7 +160,7 @@ class Engine:
         begun = time.perf_counter()
         for file in self._files.values():
             file.sync()
-        source = None if self._source is None else anchored(self._source, self.plan).to_json()
+        source = None if self._position is None else anchored(self._position, self.plan).to_json()
         self.directory.save(
             self.live,
             {
@@ -197,15 +197,15 @@ class Engine:
 
     def warnings(self) -> list[str]:
         """What the source held that was not plain."""
-        told = self.met.describe()
+        sentences = self.met.describe()
         if self._rejected and self.directory is not None:
-            told.append(f"Bad records are in {self.directory.path / REJECTED}.")
-        return told
+            sentences.append(f"Bad records are in {self.directory.path / REJECTED}.")
+        return sentences
 
 
 def _own_place(observation: Observation) -> str:
     """Where a record stands that is read again after this row: the one that follows a gap."""
-    source = observation.source
+    source = observation.position
     return f"{source.name}, line {source.line + 1}" if observation.filled and source else ""
 
 

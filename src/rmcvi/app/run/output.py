@@ -16,20 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
+from rmcvi.app.run.estimates import FIELDS, INTEGER, NUMBER, TEXTS, Field, pairs
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.speech import printable
 from rmcvi.learners import Estimate
 
-FIRST = ("row", "time", "log_score", "elbo", "ess", "alarms")
-PARTS = ("", ".mean", ".low", ".high", ".filled", ".failure")
 FORMATS = ("jsonl", "csv")
-NONE = frozenset(["nan", "inf", "-inf"])
-
-
-def fields(columns: Sequence[str], states: int) -> list[str]:
-    """Names in their order."""
-    hidden = [f"state.{i}.{part}" for i in range(states) for part in ("mean", "std")]
-    return [*FIRST, *(c + part for c in columns for part in PARTS), *hidden]
+NO_NUMBER = frozenset(["nan", "inf", "-inf"])
 
 
 def moment(time: float | None, calendar: bool) -> str | float | None:
@@ -43,43 +36,61 @@ def moment(time: float | None, calendar: bool) -> str | float | None:
 
 
 class Lines:
-    """Turns what was told of a row into a line of text."""
+    """Turns a row and what was estimated at it into a line of text."""
 
-    def __init__(self, columns: Sequence[str], form: str):
-        self.columns, self.form = list(columns), form
-        self._json, self._many = "", ""
+    def __init__(self, columns: Sequence[str], form: str, schema: Sequence[Field] = FIELDS):
+        self.columns, self.form, self.schema = list(columns), form, schema
+        self._of = {per: [f for f in schema if f.per == per] for per in ("row", "column", "state")}
+        self._numbers = {
+            per: [f.attribute for f in found if f.kind == NUMBER] for per, found in self._of.items()
+        }
+        self._nothing = "" if form == "csv" else "null"
+        self._layout, self._digits = "", ""
 
     def header(self, states: int) -> str:
         """The first line of CSV; nothing for JSON lines."""
-        names = map(csv_text, fields(self.columns, states))
+        names = (csv_text(name) for name, _ in pairs(self.columns, range(states), self.schema))
         return csv_line(list(names)) if self.form == "csv" else ""
 
-    def line(self, row: int, time: str | float | None, seen: np.ndarray, told: Estimate) -> str:
-        """One row; `seen` are the values as they came."""
-        if not self._json:
+    def line(self, row: int, time: str | float | None, y: np.ndarray, told: Estimate) -> str:
+        """One row; `y` are its values as they came."""
+        if not self._layout:
             self._prepare(len(told.state_mean))
-        per_column = np.stack([told.mean, told.low, told.high, told.filled, told.failure], 1)
-        hidden = np.stack([told.state_mean, told.state_std], 1)
-        numbers = [told.log_score, told.elbo, told.ess, *per_column.ravel().tolist()]
-        nothing = "" if self.form == "csv" else "null"
-        cells = (self._many % (*numbers, *hidden.ravel().tolist())).split()
-        cells = [nothing if cell in NONE else cell for cell in cells]
-        values = [repr(v) if math.isfinite(v) else nothing for v in seen.tolist()]
-        width = per_column.shape[1]
-        told_of = [[v, *cells[3 + width * i : 3 + width * (i + 1)]] for i, v in enumerate(values)]
-        rest = [cell for part in told_of for cell in part] + cells[3 + width * len(values) :]
+        numbers = [getattr(told, name) for name in self._numbers["row"]]
+        for per in ("column", "state"):
+            if names := self._numbers[per]:
+                numbers += np.stack([getattr(told, name) for name in names], 1).ravel().tolist()
+        nothing = self._nothing
+        digits = (self._digits % tuple(numbers)).split()
+        cells = iter([nothing if text in NO_NUMBER else text for text in digits])
+        line = [
+            next(cells) if f.kind == NUMBER else self._text(f.kind, row, time, told)
+            for f in self._of["row"]
+        ]
+        for value in y.tolist():
+            shown = repr(value) if math.isfinite(value) else nothing
+            line += [next(cells) if f.kind == NUMBER else shown for f in self._of["column"]]
+        line += cells
+        return csv_line(line) if self.form == "csv" else self._layout % tuple(line)
+
+    def _text(self, kind: str, row: int, time: str | float | None, told: Estimate) -> str:
+        """What is no number of nine digits: the row's number, its time, its alarms."""
+        if kind == INTEGER:
+            return str(row)
         if self.form == "csv":
-            start = [str(row), nothing if time is None else str(time), *cells[:3]]
-            return csv_line([*start, csv_text("; ".join(told.alarms)), *rest])
-        alarms = dumps(list(told.alarms)) if told.alarms else "[]"
-        return self._json % (row, dumps(time), *cells[:3], alarms, *rest)
+            return csv_text("; ".join(told.alarms)) if kind == TEXTS else _csv_time(time)
+        return dumps(list(told.alarms) if kind == TEXTS else time)
 
     def _prepare(self, states: int) -> None:
         """Formats of a whole row: nine digits, so that a counter of 1e9 is told to the unit."""
-        names = fields(self.columns, states)
-        pairs = (dumps(name).replace("%", "%%") + ": %s" for name in names)
-        self._json = "{" + ", ".join(pairs) + "}\n"
-        self._many = "%.9g " * (3 + 5 * len(self.columns) + 2 * states)
+        every = pairs(self.columns, range(states), self.schema)
+        parts = (dumps(name).replace("%", "%%") + ": %s" for name, _ in every)
+        self._layout = "{" + ", ".join(parts) + "}\n"
+        self._digits = "%.9g " * sum(f.kind == NUMBER for _, f in every)
+
+
+def _csv_time(time: str | float | None) -> str:
+    return "" if time is None else str(time)
 
 
 def csv_text(text: str) -> str:

@@ -12,14 +12,14 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rmcvi.app.run import zoo
-from rmcvi.app.run.output import FIRST, PARTS
+from rmcvi.app.run.estimates import FIELDS, FIRST_FIELDS, Field, field_names, fields_of
 from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.season import Season, choose_season
 from rmcvi.app.run.units import unit_of
 from rmcvi.app.sources import (
     Observation,
+    Position,
     Schema,
-    Source,
     Stream,
     calendar,
     calendar_names,
@@ -31,7 +31,9 @@ from rmcvi.version import __version__
 HARMONICS = 2
 POLL = 0.1
 """Seconds between two looks at a file that is followed: soon enough for people, idle enough."""
-FORMAT = 1
+FORMAT = 2
+"""Of `run.json`: 2 names the fields of a line of `estimates.jsonl`, 1 (of 0.1) does not."""
+FORMATS = (1, FORMAT)
 
 
 class _Model(BaseModel):
@@ -77,29 +79,35 @@ class Plan:
     """The directory that `source` is relative to."""
     id: str = ""
     """Drawn by chance; its checkpoints hold it, too (runs of 0.1 have none)."""
+    fields: list[dict[str, Any]] = field(default_factory=lambda: [f.to_json() for f in FIELDS])
+    """What a line of `estimates.jsonl` holds."""
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], name: str) -> "Plan":
         """The inverse of `to_json`."""
-        if plain.get("format") != FORMAT:
-            raise Refusal(f"{name}: got format {plain.get('format')}, expected {FORMAT}")
-        known = {f.name for f in fields(cls)}
-        lacking = sorted(known - {"id"} - plain.keys())
+        plain = {"fields": [f.to_json() for f in FIRST_FIELDS], "id": "", **plain}
+        lacking = sorted({f.name for f in fields(cls)} - plain.keys())
         if lacking:
             raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
         try:
             plan = TypeAdapter(cls).validate_python(plain)
             _Options.model_validate(plan.options)
             _Learner.model_validate(plan.learner)
-            return plan
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
             raise Refusal(f"{name}: got a wrong {place}, expected what `learn` wrote") from None
+        fields_of(plan.fields, name)
+        return plan
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, the version first."""
         plain = asdict(self)
         return {"format": plain.pop("format"), "version": plain.pop("version")} | plain
+
+    @property
+    def row_fields(self) -> tuple[Field, ...]:
+        """What a line of `estimates.jsonl` holds."""
+        return fields_of(self.fields, "run.json")
 
     @property
     def calendar(self) -> bool:
@@ -110,7 +118,9 @@ class Plan:
         """The source as a path that holds anywhere."""
         return self.source if self.source == "-" else str(Path(self.path) / self.source)
 
-    def stream(self, after: Source | None, stop: Callable[[], bool], source: Any = None) -> Stream:
+    def stream(
+        self, after: Position | None, stop: Callable[[], bool], source: Any = None
+    ) -> Stream:
         """The rows after a place; from the beginning if it is None."""
         return read(
             source or (self.place() if after else self.source),
@@ -222,7 +232,7 @@ def _season(stream: Stream, model: str, said: list[str]) -> Season:
     return Season(None)
 
 
-def anchored(source: Source, plan: Plan) -> Source:
+def anchored(source: Position, plan: Plan) -> Position:
     """A place whose file is named by a path that holds anywhere."""
     if plan.source == "-":
         return source
@@ -231,9 +241,9 @@ def anchored(source: Source, plan: Plan) -> Source:
 
 def _output_names(columns: tuple[str, ...]) -> list[str]:
     """Names that do not clash with those of the output."""
-    names = [f"{c}_" if c in FIRST else c for c in columns]
-    every = [*FIRST, *(n + part for n in names for part in PARTS)]
-    twice = [n for n, times in Counter(every).items() if times > 1]
+    taken = field_names((), ())
+    names = [f"{c}_" if c in taken else c for c in columns]
+    twice = [n for n, times in Counter(field_names(names, ())).items() if times > 1]
     if twice:
         raise Refusal(f"columns: got {twice[0]!r} twice in the output, expected other names")
     return names

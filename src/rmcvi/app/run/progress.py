@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rmcvi.app.run.scores import Scores
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable, say
 
 EVERY = 0.2
 """Seconds between two looks of the line."""
 LISTED = 20
-"""Alarms that are told one by one."""
+"""Alarms that are listed one by one."""
 
 
-class Voice:
-    """Speaks on standard error unless it is told to be quiet."""
+class Progress:
+    """Writes to standard error, unless it is to be quiet."""
 
     def __init__(self, quiet: bool):
         self.quiet = quiet
@@ -39,7 +39,7 @@ class Voice:
         if self._line:
             say("compiling ...", end="")
 
-    def row(self, scores: Scores) -> None:
+    def row(self, scores: RunningScores) -> None:
         """One more row; the line is written over now and then."""
         self._rows += 1
         now = time.perf_counter()
@@ -49,13 +49,13 @@ class Voice:
             self._shown = now
             self._show(scores, now)
 
-    def end(self, scores: Scores) -> None:
+    def end(self, scores: RunningScores) -> None:
         """The last look of the line."""
         if self._line:
             self._show(scores, time.perf_counter())
             say("")
 
-    def _show(self, scores: Scores, now: float) -> None:
+    def _show(self, scores: RunningScores, now: float) -> None:
         words = [f"{scores.rows} rows"]
         if self._rows > 1:
             words.append(f"{(self._rows - 1) / max(now - self.begun, 1e-9):.0f}/s")
@@ -99,13 +99,13 @@ def scores_table(summary: dict[str, Any]) -> Table:
     lost = ("not predicted",) if summary["lost_predictions"] else ()
     for name in ("missing", "RMSE", "persistence", "coverage", *lost):
         table.add_column(name, justify="right")
-    for name, told in summary["columns"].items():
+    for name, column in summary["columns"].items():
         table.add_row(
             escape(printable(name)),
-            _share(told["missing"]),
-            *(_number(told[k]) for k in ("rmse", "persistence_rmse")),
-            _share(told["coverage"]),
-            *(str(told["lost_predictions"]) for _ in lost),
+            _share(column["missing"]),
+            *(_number(column[k]) for k in ("rmse", "persistence_rmse")),
+            _share(column["coverage"]),
+            *(str(column["lost_predictions"]) for _ in lost),
         )
     overall = summary["overall"]
     table.add_section()

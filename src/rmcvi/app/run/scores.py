@@ -1,7 +1,13 @@
-"""Running scores of one-step predictions, against the guess that nothing changes."""
+"""How good one-step predictions are, beside the guess that nothing changes.
+
+A value is scored if it was observed, predicted, and not the first of its column; persistence
+predicts the column's last value. Over all columns, errors are in each column's standard deviations,
+so that units do not mix; a constant column has none and is left out there. The engine adds one row
+at a time, a report all rows at once, by the same rules.
+"""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,8 +17,38 @@ from rmcvi.core.remarks import PAUSE, WARM_UP, lost, remarks
 _SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square", "lost", "lost_at_end")
 
 
-class Scores:
-    """Sums per column; errors and coverage over values that persistence could predict, too."""
+class Judged(NamedTuple):
+    """Values (rows, columns) against their predictions and against the values before them."""
+
+    scored: np.ndarray
+    error: np.ndarray
+    """Of the prediction, whether it is scored or not; NaN without one."""
+    persistence: np.ndarray
+    """The same of the last value."""
+    inside: np.ndarray
+    """Whether the value is in its interval."""
+    lost: np.ndarray
+    """Whether a value should have been predicted, after the warm-up, and was not."""
+
+
+def last_value(value: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """For each row, the last value of each column before it; `before` is that of the first row."""
+    if len(value) == 1:
+        return before[None]
+    rows = np.arange(len(value))[:, None]
+    seen = np.maximum.accumulate(np.where(np.isnan(value), -1, rows), 0)
+    at = np.vstack([np.full((1, value.shape[1]), -1), seen[:-1]])[: len(value)]
+    found = np.take_along_axis(value, np.maximum(at, 0), 0) if len(value) else value
+    return np.where(at >= 0, found, before)
+
+
+def is_new_episode(row: int, last: int | None) -> bool:
+    """Whether an alarm at a row, raised `last` at another one, begins an episode."""
+    return last is None or row - last > PAUSE
+
+
+class RunningScores:
+    """Sums per column."""
 
     def __init__(self, columns: list[str], plain: dict[str, Any] | None = None):
         self.columns, size = columns, len(columns)
@@ -33,43 +69,59 @@ class Scores:
                 raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
     def add(self, y: np.ndarray, told: Any) -> None:
-        """One row and what was told of it."""
-        self.rows += 1
-        seen = np.isfinite(y)
-        if math.isfinite(told.log_score):
-            self.score += told.log_score
-            self.values += int(seen.sum())
-        self._raise(told.alarms)
+        """One row and what was predicted of it."""
+        bands = (told.mean[None], told.low[None], told.high[None])
+        self.add_rows(y[None], *bands, np.array([told.log_score]))
         self.recoveries = told.recoveries
-        sums = self._sums
-        told_of = np.isfinite(told.mean) & np.isfinite(told.low) & np.isfinite(told.high)
-        missed = seen & ~told_of & (sums["seen"] >= WARM_UP)
-        sums["lost"] += missed
-        sums["lost_at_end"] = np.where(
-            seen, np.where(missed, sums["lost_at_end"] + 1.0, 0.0), sums["lost_at_end"]
-        )
-        both = seen & np.isfinite(told.mean) & ~np.isnan(self._last)
-        sums["seen"] += seen
-        sums["scored"] += both
-        sums["error"] += np.where(both, (told.mean - y) ** 2, 0.0)
-        sums["repeat"] += np.where(both, (self._last - y) ** 2, 0.0)
-        sums["inside"] += both & (y >= told.low) & (y <= told.high)
-        new = np.isnan(self._origin)
-        if new.any():
-            self._origin = np.where(new & seen, y, self._origin)
-        away = np.where(seen, y - self._origin, 0.0)
-        sums["total"] += away
-        sums["square"] += away**2
-        self._last = np.where(seen, y, self._last)
-
-    def _raise(self, alarms: tuple[str, ...]) -> None:
-        for sentence in dict.fromkeys(alarms):
-            if sentence not in self._raised:
+        for sentence in dict.fromkeys(told.alarms):
+            if is_new_episode(self.rows, self._raised.get(sentence)):
                 self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
             self._raised[sentence] = self.rows
-        if self._raised:
-            going = self._raised.items()
-            self._raised = {s: row for s, row in going if self.rows - row < PAUSE}
+
+    def add_rows(
+        self,
+        value: np.ndarray,
+        mean: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
+        log_score: np.ndarray,
+    ) -> Judged:
+        """Rows (rows, columns) and their predictions; says how each value fared."""
+        sums, seen = self._sums, np.isfinite(value)
+        finite = np.isfinite(log_score)
+        self.rows += len(value)
+        self.score += float(log_score[finite].sum())
+        self.values += int(seen[finite].sum())
+        predicted = np.isfinite(mean)
+        whole = predicted & np.isfinite(low) & np.isfinite(high)
+        warm = sums["seen"] + np.cumsum(seen, 0) - seen >= WARM_UP
+        last = last_value(value, self._last)
+        scored = seen & predicted & ~np.isnan(last)
+        inside = (value >= low) & (value <= high)
+        judged = Judged(scored, value - mean, value - last, inside, seen & ~whole & warm)
+        self._add(value, seen, judged)
+        return judged
+
+    def _add(self, value: np.ndarray, seen: np.ndarray, judged: Judged) -> None:
+        sums, scored, missed = self._sums, judged.scored, judged.lost
+        later = np.cumsum((seen & ~missed)[::-1], 0)[::-1] == 0  # no prediction from here on
+        at_end = (missed & later).sum(0)
+        sums["lost_at_end"] = at_end + np.where(later.all(0), sums["lost_at_end"], 0.0)
+        sums["lost"] += missed.sum(0)
+        sums["seen"] += seen.sum(0)
+        sums["scored"] += scored.sum(0)
+        sums["error"] += np.where(scored, judged.error**2, 0.0).sum(0)
+        sums["repeat"] += np.where(scored, judged.persistence**2, 0.0).sum(0)
+        sums["inside"] += (scored & judged.inside).sum(0)
+        if not len(value):
+            return
+        if np.isnan(self._origin).any():
+            first = np.take_along_axis(value, seen.argmax(0)[None], 0)[0]
+            self._origin = np.where(np.isnan(self._origin), first, self._origin)
+        away = np.where(seen, value - self._origin, 0.0)
+        sums["total"] += away.sum(0)
+        sums["square"] += (away**2).sum(0)
+        self._last = np.where(seen[-1], value[-1], last_value(value, self._last)[-1])
 
     @property
     def lost(self) -> bool:
@@ -84,7 +136,7 @@ class Scores:
 
     def overall(self) -> dict[str, float | None]:
         """All columns together; errors in standard deviations of their columns."""
-        sums, variance = self._sums, self._variance()
+        sums, variance = self._sums, self.variance()
         usable = variance > 0.0
         number = float(sums["scored"][usable].sum())
         unit = np.where(usable, variance, 1.0)
@@ -105,24 +157,25 @@ class Scores:
 
     def by_column(self) -> dict[str, dict[str, Any]]:
         """Errors in the units of each column."""
-        told = {}
+        columns = {}
+        per_value = self.score / self.values if self.values else None
         for i, name in enumerate(self.columns):
             sums = {k: float(v[i]) for k, v in self._sums.items()}
             n = sums["scored"]
-            told[name] = {
+            columns[name] = {
                 "rmse": math.sqrt(sums["error"] / n) if n else None,
                 "persistence_rmse": math.sqrt(sums["repeat"] / n) if n else None,
                 "coverage": sums["inside"] / n if n else None,
-                "log_score": None,
+                "log_score": per_value if len(self.columns) == 1 else None,
                 "values": int(sums["seen"]),
                 "scored": int(n),
                 "lost_predictions": int(sums["lost"]),
                 "lost_at_end": int(sums["lost_at_end"]),
                 "missing": 1.0 - sums["seen"] / self.rows if self.rows else None,
             }
-        return told
+        return columns
 
-    def summary(self, seconds: float, counts: dict[str, Any]) -> dict[str, Any]:
+    def summary(self, seconds: float | None, counts: dict[str, Any]) -> dict[str, Any]:
         """Everything in `summary.json`."""
         values = int(self._sums["seen"].sum())
         cells = self.rows * len(self.columns)
@@ -133,13 +186,13 @@ class Scores:
             "missing_share": 1.0 - values / cells if cells else None,
             "columns": columns,
             "overall": self.overall(),
-            "lost_predictions": sum(told["lost_predictions"] for told in columns.values()),
+            "lost_predictions": sum(column["lost_predictions"] for column in columns.values()),
             "recoveries": self.recoveries,
             "remarks": remarks(columns, self.recoveries),
             "alarms": self.alarms,
             "source": counts,
             "seconds": seconds,
-            "rows_per_second": self.rows / seconds if seconds > 0.0 else None,
+            "rows_per_second": self.rows / seconds if seconds else None,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -170,6 +223,7 @@ class Scores:
         self._origin = np.array(plain["origin"], float).reshape(shape)
         self._sums |= {n: np.array(v, float).reshape(shape) for n, v in plain["sums"].items()}
 
-    def _variance(self) -> np.ndarray:
+    def variance(self) -> np.ndarray:
+        """Of the values seen, by column; 0 of a constant one."""
         n = np.maximum(self._sums["seen"], 1.0)
         return np.maximum(self._sums["square"] / n - (self._sums["total"] / n) ** 2, 0.0)

@@ -84,7 +84,7 @@ def _collect(stream: Stream) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for row in stream:
         values.extend(row.y.tolist())
         times.append(np.nan if row.time is None else row.time)
-        lines.append(row.source.line if row.source else len(lines) + 1)
+        lines.append(row.position.line if row.position else len(lines) + 1)
     table = np.array(values, float).reshape(-1, len(stream.schema.columns))
     return table, np.array(times, float), np.array(lines, int)
 

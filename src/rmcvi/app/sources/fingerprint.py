@@ -9,7 +9,7 @@ class Fingerprint:
     """What a source looked like when it had been read up to a place."""
 
     start: int
-    """Where the digest begins, in the units of `Source.offset`."""
+    """Where the digest begins, in the units of `Position.offset`."""
     line: int
     """Lines before that."""
     digest: str

@@ -16,7 +16,8 @@ MAX_SAMPLE = 1 << 22
 """Bytes that are looked at to find out what a source is made of."""
 LONG = "more than 1 MiB without a line end"
 UNENDED = "no line end"
-_GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_TABLES = {b"PAR1": ("Parquet", ".parquet"), b"ARROW1": ("Arrow", ".arrow")}
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 _PLAIN_CONTROLS = frozenset(b"\t\n\r\f\x1b")
 _CHUNK = 1 << 16
@@ -205,8 +206,10 @@ class PipeLines:
 def find_encoding(lines: list[Line], name: str) -> str:
     """UTF-8 if the first lines are, else cp1252; raises on what is no text at all."""
     data = b"".join(line.data for line in lines)
-    if data.startswith(_PARQUET):
-        raise DataError(f"{name}: got Parquet, expected text; give its path, ending in .parquet")
+    for magic, (title, ending) in _TABLES.items():
+        if data.startswith(magic):
+            message = f"got {title}, expected text; give its path, ending in {ending}"
+            raise DataError(f"{name}: {message}")
     if data.startswith((_GZIP, _ZIP)):
         raise DataError(f"{name}: got an archive, expected text; unpack it first")
     if data.startswith(_WIDE):

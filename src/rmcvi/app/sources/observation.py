@@ -18,11 +18,11 @@ def _nothing() -> Vector:
 
 
 @dataclass(frozen=True)
-class Source:
+class Position:
     """Where an observation came from, and all that is needed to go on after it.
 
     `offset` counts what has been consumed of the file `name`: bytes of (uncompressed) text, rows of
-    Parquet and of pipes. `clock` and `held` are the time and the inputs that the next row follows.
+    tables and of pipes. `clock` and `held` are the time and the inputs that the next row follows.
     By its `fingerprint` the file is known again. `allowance` is how many missing rows may be put
     before the next row (`Clock`; None: as at the beginning).
     """
@@ -41,7 +41,7 @@ class Source:
         return {**vars(self), "held": list(self.held), "fingerprint": known}
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> "Source":
+    def from_json(cls, plain: dict[str, Any]) -> "Position":
         """The inverse of `to_json`."""
         try:
             known = plain.get("fingerprint")
@@ -53,7 +53,7 @@ class Source:
                 raise ValueError
             return cls(**{**plain, "held": held, "fingerprint": fingerprint})
         except (AttributeError, KeyError, TypeError, ValueError):
-            message = f"source: got {plain!r}, expected what Source.to_json wrote"
+            message = f"source: got {plain!r}, expected what Position.to_json wrote"
             raise DataError(message) from None
 
 
@@ -73,7 +73,7 @@ class Observation:
     """Seconds since 1970 in UTC, or the number in the time column; None if unknown."""
     time_text: str | None = None
     """The time as it was written; None in a row that fills a gap."""
-    source: Source | None = None
+    position: Position | None = None
     filled: bool = False
     """Whether the row stands for one that is absent from the source."""
 

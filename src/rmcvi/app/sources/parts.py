@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 from rmcvi.app.sources.errors import DataError
-
-ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".jsonl", ".ndjson", ".json", ".parquet")
+from rmcvi.app.sources.formats import ENDINGS, format_of
 
 
 def list_parts(path: Path) -> list[Path]:
@@ -20,20 +19,16 @@ def list_parts(path: Path) -> list[Path]:
     parts = [p for p in path.iterdir() if p.is_file() and _is_part(p) and p.stat().st_size]
     if not parts:
         raise DataError(f"{path}: got a directory without parts, expected files {_expected()}")
-    kinds = {is_parquet(part) for part in parts}
+    kinds = {"text" if (f := format_of(part)).is_text else f.kind.capitalize() for part in parts}
     if len(kinds) > 1:
-        raise DataError(f"{path}: got Parquet and text parts together, expected one kind")
+        both = " and ".join(sorted(kinds))
+        raise DataError(f"{path}: got {both} parts together, expected one kind")
     return sorted(parts, key=lambda part: _natural(part.name))
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether the name says Parquet."""
-    return path.suffix.casefold() in (".parquet", ".pq")
 
 
 def _is_part(path: Path) -> bool:
     plain = path.name.casefold().removesuffix(".gz")
-    return not path.name.startswith((".", "_")) and plain.endswith((*ENDINGS, ".pq"))
+    return not path.name.startswith((".", "_")) and plain.endswith(ENDINGS)
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
@@ -43,7 +38,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _expected() -> str:
-    return f"ending in {', '.join(ENDINGS)} (or .gz after it)"
+    return f"ending in {', '.join(ENDINGS)} (text also with .gz after it)"
 
 
 def _nearest(path: Path) -> str:

@@ -16,12 +16,12 @@ import numpy as np
 from rmcvi.app.sources.clock import FILL_LIMIT, GAPS, Clock
 from rmcvi.app.sources.errors import TEXT, Counts, DataError, Rejected, place
 from rmcvi.app.sources.lines import Readable
-from rmcvi.app.sources.observation import Observation, Source, Vector
-from rmcvi.app.sources.origin import FileOrigin, Pace, PipeOrigin
+from rmcvi.app.sources.observation import Observation, Position, Vector
 from rmcvi.app.sources.records import UNFINISHED, Record
 from rmcvi.app.sources.rows import Row, RowParser
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sniffer import Codes, Wishes
+from rmcvi.app.sources.source import FileSource, Pace, PipeSource, Source
 from rmcvi.core.checks import check_int, check_option
 
 BAD_ROWS = ("error", "skip", "missing")
@@ -40,18 +40,18 @@ class Stream:
 
     def __init__(
         self,
-        origin: FileOrigin | PipeOrigin,
+        source: Source,
         schema: Schema,
         on_bad_row: str,
         gaps: str,
         fill_limit: int,
-        after: Source | None,
+        after: Position | None,
     ):
-        self.name, self.schema, self.counts = origin.name, schema, Counts()
+        self.name, self.schema, self.counts = source.name, schema, Counts()
         self.rejected: deque[Rejected] = deque(maxlen=_REJECTED)
         self.on_bad_row, self.fill_limit = on_bad_row, fill_limit
         self.gaps = ("rows" if schema.regular else "dt") if gaps == "auto" else gaps
-        self._origin, self._after = origin, after
+        self._source, self._after = source, after
 
     def __iter__(self) -> Iterator[Observation]:
         after, schema = self._after, self.schema
@@ -63,7 +63,7 @@ class Stream:
         if after and after.held:
             held = np.array(after.held, float)
         parser = RowParser(schema)
-        for name, record in self._origin.records(schema, after):
+        for name, record in self._source.records(schema, after):
             row = self._admit(parser, name, record, clock)
             if row is None:
                 self._trace(record)
@@ -77,27 +77,27 @@ class Stream:
             self.counts.held += int(absent.sum())
             held = np.where(absent, held, row.u)
             self._trace(record)
-            source = self._source(name, record.last, record.end, clock, held)
-            yield Observation(row.y, held, dt, row.time, row.time_text, source)
+            position = self._position(name, record.last, record.end, clock, held)
+            yield Observation(row.y, held, dt, row.time, row.time_text, position)
         self._check_late(least=3)
 
     def head(self, count: int) -> list[Observation]:
         """The first rows, as far as they are there by now; nothing is waited for or used up."""
-        origin, rows = self._origin.head(), []
-        first = Stream(origin, self.schema, "missing", self.gaps, self.fill_limit, None)
+        source, rows = self._source.head(), []
+        first = Stream(source, self.schema, "missing", self.gaps, self.fill_limit, None)
         with contextlib.suppress(DataError):  # whoever reads on will meet it
             rows.extend(itertools.islice(first, count))
         return rows
 
     def _trace(self, record: Record) -> None:
-        trace = self._origin.trace
+        trace = self._source.trace
         self.counts.renewed += record.start < trace.end
         trace.add(record)
 
-    def _source(self, name: str, line: int, offset: int, clock: Clock, held: Vector) -> Source:
-        known = self._origin.trace.mark()
+    def _position(self, name: str, line: int, offset: int, clock: Clock, held: Vector) -> Position:
+        known = self._source.trace.mark()
         state = clock.last, tuple(held.tolist()), known, clock.allowance
-        return Source(name, line, offset, *state)
+        return Position(name, line, offset, *state)
 
     def describe(self) -> list[str]:
         """What was assumed, in sentences."""
@@ -169,8 +169,8 @@ class Stream:
         """A missing row; going on after it reads `record` again."""
         moment = clock.fill()
         y = np.full(len(self.schema.columns), np.nan)
-        source = self._source(name, record.first - 1, record.start, clock, held)
-        return Observation(y, held, 1.0, moment, None, source, filled=True)
+        position = self._position(name, record.first - 1, record.start, clock, held)
+        return Observation(y, held, 1.0, moment, None, position, filled=True)
 
 
 def read(
@@ -185,7 +185,7 @@ def read(
     on_bad_row: str = "error",
     gaps: str = "auto",
     fill_limit: int = FILL_LIMIT,
-    after: Source | None = None,
+    after: Position | None = None,
     follow: bool = False,
     stop: Callable[[], bool] = lambda: False,
     sleep: Callable[[float], None] = _time.sleep,
@@ -195,8 +195,8 @@ def read(
     """A stream of observations; its first rows (200 at most) say what is not said here.
 
     Args:
-        source: a file (CSV, TSV, semicolons, JSON lines, Parquet, gzip of text), a directory of
-            parts, '-' for standard input, or a file object.
+        source: a file (CSV, TSV, semicolons, JSON lines, gzip of these, Parquet, Arrow, Feather), a
+            directory of parts, '-' for standard input, or a file object.
         schema: as found before; nothing is then looked for.
         columns: observed columns; all numeric ones otherwise.
         inputs: input columns. A missing input keeps its last value (0 before the first).
@@ -207,7 +207,7 @@ def read(
             not later than that of the row before is left out and counted in any case.
         gaps: 'rows', 'dt' or 'ignore' (`Clock`); 'auto' is 'rows' if times are regular, else 'dt'.
         fill_limit: longest gap that is filled by rows; in all, so many more rows than were read.
-        after: `source` of the last observation consumed: go on right after it.
+        after: `position` of the last observation consumed: go on right after it.
         follow: wait for more at the end of a file, until `stop()`.
         stop: asked before each line of a followed file.
         sleep: how to wait, `poll` seconds at a time.
@@ -223,12 +223,12 @@ def read(
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
         raise DataError(f"delimiter: got {delimiter!r}, expected one character")
     pace = Pace(stop, sleep, poll, patience)
-    origin = _open(source, follow, pace)
+    opened = _open(source, follow, pace)
     if schema is None:
         times = (time,) if isinstance(time, str) else None if time is None else tuple(time)
         chosen = None if columns is None else tuple(columns)
-        schema = origin.sniff(Wishes(chosen, tuple(inputs), times, delimiter, sentinels))
-    return Stream(origin, schema, on_bad_row, gaps, fill_limit, after)
+        schema = opened.sniff(Wishes(chosen, tuple(inputs), times, delimiter, sentinels))
+    return Stream(opened, schema, on_bad_row, gaps, fill_limit, after)
 
 
 def sniff(source: str | PathLike[str] | Readable, **options: Any) -> Schema:
@@ -236,20 +236,20 @@ def sniff(source: str | PathLike[str] | Readable, **options: Any) -> Schema:
     return read(source, **options).schema
 
 
-def _open(source: Any, follow: bool, pace: Pace) -> FileOrigin | PipeOrigin:
+def _open(source: Any, follow: bool, pace: Pace) -> Source:
     if source == "-":
-        return PipeOrigin(sys.stdin, "standard input", pace)
+        return PipeSource(sys.stdin, "standard input", pace)
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
-        return PipeOrigin(source, name if isinstance(name, str) else "stream", pace)
+        return PipeSource(source, name if isinstance(name, str) else "stream", pace)
     try:
         path = Path(source)
     except TypeError:
         got = type(source).__name__
         raise DataError(f"source: got {got}, expected a path, '-' or a file object") from None
     if path.is_fifo() or path.is_char_device():
-        return PipeOrigin(_Fifo(path), str(path), pace)
-    return FileOrigin(path, follow, pace)
+        return PipeSource(_Fifo(path), str(path), pace)
+    return FileSource(path, follow, pace)
 
 
 class _Fifo:

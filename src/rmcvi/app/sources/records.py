@@ -32,7 +32,7 @@ class Record(NamedTuple):
     end: int
     reason: str = ""
     raw: tuple[bytes, ...] = ()
-    """The lines as they were written; none in Parquet."""
+    """The lines as they were written; none in a table."""
 
     def text(self, encoding: str) -> str:
         """The record as it was written."""

@@ -13,6 +13,11 @@ from rmcvi.app.sources.step import Step
 from rmcvi.app.sources.times import CALENDAR, FORMATS
 
 _DELIMITERS = {",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar", " ": "Space"}
+_KINDS = {
+    "json": "One JSON object per line.",
+    "parquet": "A Parquet table.",
+    "arrow": "An Arrow table.",
+}
 _NAMED = {
     "iso": "ISO dates",
     "year-month-day": "year/month/day",
@@ -28,7 +33,7 @@ class Schema:
     """How to read a source; every field can be written to and read from plain JSON."""
 
     kind: str
-    """'delimited', 'json' (one object a line) or 'parquet'."""
+    """'delimited', 'json' (one object a line), 'parquet' or 'arrow'."""
     names: tuple[str, ...]
     """All columns, in the order of the source."""
     columns: tuple[str, ...]
@@ -107,10 +112,8 @@ class Schema:
         return [*lines, *self._describe_sentinels(), *self.notes]
 
     def _describe_format(self) -> str:
-        if self.kind == "json":
-            return "One JSON object per line."
-        if self.kind == "parquet":
-            return "A Parquet table."
+        if self.kind in _KINDS:
+            return _KINDS[self.kind]
         mark = "decimal commas" if self.decimal == "," else "decimal points"
         word = _DELIMITERS.get(self.delimiter, repr(self.delimiter))
         header = "a header line" if self.header else "no header line"

@@ -1,0 +1,224 @@
+"""Where records come from: files in parts, a growing file, a pipe; a broker could be another."""
+
+import io
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from rmcvi.app.sources.errors import DataError
+from rmcvi.app.sources.follow import first_lines, follow_lines
+from rmcvi.app.sources.formats import Part, format_named, format_of, sniff_text
+from rmcvi.app.sources.lines import MAX_SAMPLE, Line, PipeLines, can_grow, file_lines
+from rmcvi.app.sources.observation import Position
+from rmcvi.app.sources.parts import list_parts
+from rmcvi.app.sources.records import Record
+from rmcvi.app.sources.schema import Schema
+from rmcvi.app.sources.sniffer import SAMPLE, Wishes
+from rmcvi.app.sources.trace import Changed, Trace, begins_alike
+
+Named = tuple[str, Record]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where records come from, and where one can go on after a `Position`."""
+
+    name: str
+    trace: Trace
+    """Of what was read, by which the source is known again."""
+
+    def sniff(self, wishes: Wishes) -> Schema:
+        """Look at the first rows without losing them."""
+        ...
+
+    def head(self) -> "Source":
+        """The same as far as it is there now, without waiting for more."""
+        ...
+
+    def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
+        """Records after a position, with the name of the part that each came from.
+
+        Raises:
+            Changed: what was read before is not there any more.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How to wait for a source that is not complete."""
+
+    stop: Callable[[], bool] = lambda: False
+    sleep: Callable[[float], None] = time.sleep
+    poll: float = 0.5
+    patience: float = 2.0
+
+
+class FileSource:
+    """A file, or a directory of parts that have the same columns."""
+
+    def __init__(self, path: Path, follow: bool, pace: Pace):
+        self.parts = list_parts(path) if not follow or not path.is_file() else [path]
+        self.name, self.follow, self._pace = str(path), follow, pace
+        self.trace = Trace()
+        """Of the part that is being read."""
+        self._format = format_of(self.parts[0])
+        if follow and (path.is_dir() or not self._format.is_text or path.suffix == ".gz"):
+            raise DataError(f"{path}: cannot be followed, expected a growing text file")
+
+    def sniff(self, wishes: Wishes) -> Schema:
+        """Look at the first rows."""
+        return self._format.sniff(self.parts, self._first_lines, wishes)
+
+    def _first_lines(self) -> list[Line]:
+        if self.follow:
+            pace = self._pace
+            return first_lines(self.parts[0], SAMPLE + 1, pace.stop, pace.sleep, poll=pace.poll)
+        return list(itertools.islice(self._sample(), SAMPLE + 1))
+
+    def head(self) -> "FileSource":
+        """The same as it is now, without waiting for more."""
+        return FileSource(Path(self.name), False, self._pace)
+
+    def _sample(self) -> Iterator[Line]:
+        """Lines of the parts that begin alike, with one header."""
+        top, size = None, 0
+        for part in self.parts:
+            for line in self._whole_lines(part):
+                if line.number > 1 or top is None:
+                    top = top or line.data
+                    size += len(line.data)
+                    yield line
+                elif line.data != top:
+                    return
+                if size > MAX_SAMPLE:
+                    return
+
+    def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
+        """Rows with their cells in the schema's order, after the given place."""
+        parts = self.parts
+        if after is not None:
+            names = [str(part) for part in parts]
+            if after.name not in names:
+                message = f"{after.name}: reading stopped here, but it is not among the parts"
+                raise DataError(message)
+            parts = parts[names.index(after.name) :]
+        self._format = format_named(schema.kind)
+        for part in parts:
+            self.trace = self._new_trace(part)
+            offset, line = 0, 0
+            if after is not None and after.name == str(part):
+                offset, line = self._known_again(part, schema, after)
+            for record in self._format.records(self._part(part, self.follow), schema, offset, line):
+                yield str(part), record
+
+    def _new_trace(self, part: Path) -> Trace:
+        before = itertools.takewhile(lambda other: other != part, self.parts)
+        sizes = {other.name: other.stat().st_size for other in before}
+        return Trace(part if self._format.is_text else None, sizes)
+
+    def _known_again(self, part: Path, schema: Schema, after: Position) -> tuple[int, int]:
+        """The place to go on at: a file that is followed and is another one begins at its top."""
+        try:
+            self._check(part, schema, after)
+        except Changed:
+            if not self.follow:
+                raise
+            self.trace = self._new_trace(part)
+            self.trace.end = after.offset
+            return 0, 0
+        return after.offset, after.line
+
+    def _check(self, part: Path, schema: Schema, after: Position) -> None:
+        """Whether what was read before is still there; the trace is then as it was."""
+        text, known = self._format.is_text, after.fingerprint
+        short = f"{part}: is shorter than the {after.offset} {'bytes' if text else 'rows'}"
+        short = f"{short} at which reading stopped"
+        if text and can_grow(part) and after.offset > part.stat().st_size:
+            raise Changed(short)
+        if known is None:
+            return
+        self._check_parts(part, known.parts)
+        advice = "bring the old file back, or learn this one into another directory"
+        if text and not begins_alike(part, known):
+            raise Changed(f"{part}: does not begin as the file that was read before; {advice}")
+        records = self._format.records(self._part(part), schema, known.start, known.line)
+        for record in itertools.takewhile(lambda r: r.start < after.offset, records):
+            self.trace.add(record)
+        if self.trace.end < after.offset and known.start < after.offset:
+            raise Changed(short)
+        mark = self.trace.mark()
+        if mark is not None and mark.digest != known.digest:
+            what = f"before line {after.line + 1} it is not what was read before"
+            raise Changed(f"{part}: {what}; {advice}")
+        self.trace.end = after.offset
+
+    def _check_parts(self, part: Path, known: dict[str, int]) -> None:
+        for other in itertools.takewhile(lambda other: other != part, self.parts):
+            if other.name not in known:
+                late = f"has come after {part.name} was read, which follows it"
+                raise Changed(f"{other}: {late}; give it a name that comes last, or learn anew")
+            if other.stat().st_size != known[other.name]:
+                changed = "has changed since it was read"
+                raise Changed(f"{other}: {changed}; bring the old file back, or learn anew")
+
+    def _part(self, path: Path, follow: bool = False) -> Part:
+        lines = partial(self._followed if follow else self._whole_lines, path)
+        return Part(str(path), lines, path, self._grows(path))
+
+    def _followed(self, path: Path, offset: int, number: int) -> Iterator[Line]:
+        pace = self._pace
+        return follow_lines(path, pace.stop, pace.sleep, offset, number, pace.poll)
+
+    def _whole_lines(self, part: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
+        return file_lines(part, offset, number, self._grows(part))
+
+    def _grows(self, part: Path) -> bool:
+        """Whether more may be written to it: to the last part alone."""
+        return part == self.parts[-1] and can_grow(part)
+
+
+class PipeSource:
+    """A pipe or file object, read once; offsets count its rows."""
+
+    def __init__(self, stream: Any, name: str, pace: Pace):
+        self._lines, self.name, self._pace = PipeLines(stream, name), name, pace
+        self.trace = Trace(whole=True)
+
+    def sniff(self, wishes: Wishes) -> Schema:
+        """Look at the first rows without losing them."""
+        lines = self._lines.peek(SAMPLE + 1, self._pace.patience)
+        return sniff_text(lines, wishes, self.name)
+
+    def head(self) -> "PipeSource":
+        """The lines that were looked at, as a pipe of their own."""
+        lines = self._lines.peek(0, 0.0)
+        return PipeSource(io.BytesIO(b"".join(line.data for line in lines)), self.name, self._pace)
+
+    def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
+        """Rows after the first `after.offset` ones."""
+        if not self._lines.peek(1):
+            raise DataError(f"{self.name}: got no rows, expected rows of numbers")
+        part = Part(self.name, lambda offset, number: iter(self._lines))
+        records = format_named(schema.kind).records(part, schema)
+        rows = (record._replace(start=i, end=i + 1) for i, record in enumerate(records))
+        if after is not None and after.offset:
+            self._pass_over(rows, after)
+        for record in rows:
+            yield self.name, record
+
+    def _pass_over(self, rows: Iterator[Record], after: Position) -> None:
+        """Read what was read before, and see that it is the same."""
+        for record in itertools.islice(rows, after.offset):
+            self.trace.add(record)
+        if self.trace.end < after.offset:
+            short = f"ended after {self.trace.end} rows, of which {after.offset} were read before"
+            raise Changed(f"{self.name}: {short}; give the same stream from its beginning")
+        mark = self.trace.mark()
+        if mark and after.fingerprint and mark.digest != after.fingerprint.digest:
+            other = f"its first {after.offset} rows are not those that were read before"
+            raise Changed(f"{self.name}: {other}; give the same stream from its beginning")

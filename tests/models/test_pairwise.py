@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from rmcvi import Inputs
+from rmcvi.core.gaussian import LOG_2PI
 from rmcvi.models import AbstractGaussianModel, AbstractModel, LinearGaussian
-from rmcvi.models.gaussian import LOG_2PI
 from tests.models.zoo import ZOO, Case
 
 N, M = 6, 4

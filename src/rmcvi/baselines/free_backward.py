@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core.checks import check_instance, check_int
+from rmcvi.core.gaussian import log_density
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.positive import positive, unconstrained
 from rmcvi.families.kalman import KalmanModel, Moments, initial_moments, predict
@@ -74,7 +75,7 @@ class FreeBackward(eqx.Module):
 
     def log_prob(self, x: Float[Array, "dx"]) -> Float[Array, ""]:
         """`log q_t(x)`."""
-        return normal_log_prob((x - self.mean) / self.scale, self.scale)
+        return log_density(self.scale, (x - self.mean)[None])[0]
 
     def ahead(self, model: AbstractModel, inputs: Inputs) -> "FreeBackward":
         """The start of the next step: linearised prediction of q_t if the model tells it."""
@@ -86,8 +87,3 @@ class FreeBackward(eqx.Module):
         return eqx.tree_at(
             lambda f: (f.mean, f.raw_scale), self, (later.mean, unconstrained(scale))
         )
-
-
-def normal_log_prob(z: Float[Array, "dx"], scale: Float[Array, "dx"]) -> Float[Array, ""]:
-    """`log N(scale z; 0, scale^2)`."""
-    return -0.5 * jnp.sum(z**2 + jnp.log(2.0 * jnp.pi * scale**2))

@@ -1,27 +1,27 @@
 """The Kalman filter with its evidence, exact for linear-Gaussian models, extended for others.
 
-With the emission's score s = grad log g(m-, y) and Fisher information A'A at the predicted mean,
-
-    P = (P-^-1 + A'A)^-1 (Joseph form),  m = m- + P s,
-    log p(y_t | y_{0:t-1}) = log g(m-, y_t) + s'P s / 2 - log det(I + A P- A') / 2,
-
-which is log N(y; G m-, G P- G' + R) for Gaussian emissions, whatever is missing. If F, G and both
-noises are diagonal, so is P: variances are kept, and nothing is factorised.
+One step is that of `families.kalman`; its evidence is log N(y; G m-, G P- G' + R) for Gaussian
+emissions, whatever is missing. If F, G and both noises are diagonal, so is P: variances are kept,
+and nothing is factorised.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float, PyTree
 
 from rmcvi.contract import Trainable
 from rmcvi.core.checks import check_array
+from rmcvi.core.gaussian import covariance_of, solve_spd, symmetric
 from rmcvi.core.inputs import Inputs, split_missing
-from rmcvi.families.base import symmetric
-from rmcvi.families.kalman import KalmanModel, Moments, check_kalman, initial_moments, predict
+from rmcvi.families.kalman import (
+    KalmanModel,
+    Moments,
+    check_kalman,
+    condition,
+    initial_moments,
+    predict,
+)
 from rmcvi.models import LinearGaussian
 
 
@@ -72,35 +72,8 @@ def filter_step(
     if isinstance(model, LinearGaussian) and law.covariance.ndim == 1:
         return _diagonal_step(model, law, y, inputs, first)
     prior = predict(model, Moments(law.mean, law.covariance, first.astype(y.dtype)), inputs)
-    rows = model.emission_information(prior.mean, split_missing(y)[1], inputs)
-    cross = rows @ prior.covariance
-    inverse, log_det = inverse_and_log_det(
-        jnp.eye(len(rows), dtype=y.dtype) + symmetric(cross @ rows.T)
-    )
-    gain = cross.T @ inverse
-    kept = jnp.eye(rows.shape[1], dtype=y.dtype) - gain @ rows
-    covariance = symmetric(kept @ prior.covariance @ kept.T) + symmetric(gain @ gain.T)
-    log_g, score = jax.value_and_grad(model.observed_log_prob)(prior.mean, y, inputs)
-    shift = covariance @ score
-    evidence = log_g + 0.5 * score @ shift - 0.5 * log_det
-    return Law(prior.mean + shift, covariance), evidence
-
-
-@jax.custom_jvp
-def inverse_and_log_det(
-    matrix: Float[Array, "d d"],
-) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
-    """Inverse and log-determinant; their derivatives are products, which vectorise well."""
-    chol = jnp.linalg.cholesky(matrix)
-    inverse = cho_solve((chol, True), jnp.eye(len(matrix), dtype=matrix.dtype))
-    return symmetric(inverse), 2.0 * jnp.sum(jnp.log(jnp.diagonal(chol)))
-
-
-@inverse_and_log_det.defjvp
-def _inverse_and_log_det_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Any, Any]:
-    inverse, log_det = inverse_and_log_det(*primals)
-    (moved,) = tangents
-    return (inverse, log_det), (-inverse @ moved @ inverse, jnp.vdot(inverse, moved))
+    now, evidence = condition(model, prior, y, inputs)
+    return Law(now.mean, now.covariance), evidence
 
 
 def kalman_filter(
@@ -203,12 +176,11 @@ def _smooth(model: KalmanModel, ys: Array, inputs: Inputs) -> KalmanSmoothed:
         fresh = jnp.zeros((), ys.dtype)
         prior = predict(model, Moments(mean, covariance, fresh), inputs)
         jacobian, scale = model.transition_jacobian(mean, inputs), model.transition_scale(inputs)
-        noise = jnp.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
-        chol = jnp.linalg.cholesky(prior.covariance)
-        back = cho_solve((chol, True), jacobian @ covariance).T
+        noise = covariance_of(scale)
+        back = solve_spd(prior.covariance, jacobian @ covariance)[0].T
         kept = jnp.eye(len(mean), dtype=ys.dtype) - back @ jacobian
-        spread = kept @ covariance @ kept.T + back @ (later.covariance + noise) @ back.T
-        law = Law(mean + back @ (later.mean - prior.mean), symmetric(spread))
+        smoothed = kept @ covariance @ kept.T + back @ (later.covariance + noise) @ back.T
+        law = Law(mean + back @ (later.mean - prior.mean), symmetric(smoothed))
         return law, (law.mean, law.covariance, back @ later.covariance)
 
     last = Law(filtered.mean[-1], filtered.covariance[-1])

@@ -20,6 +20,7 @@ from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, T
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance
 from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.gaussian import colour
 from rmcvi.core.inputs import Inputs
 from rmcvi.families.kalman import check_kalman
 from rmcvi.models import LinearGaussian
@@ -140,6 +141,6 @@ def _step(
 
 def _draw(law: Law, key: Key[Array, ""], num: int) -> Float[Array, "num dx"]:
     noise = jax.random.normal(key, (num, law.mean.size), law.mean.dtype)
-    if law.covariance.ndim == 1:
-        return law.mean[None] + noise * jnp.sqrt(law.covariance)[None]
-    return law.mean[None] + noise @ jnp.linalg.cholesky(law.covariance).T
+    diagonal = law.covariance.ndim == 1
+    root = jnp.sqrt(law.covariance) if diagonal else jnp.linalg.cholesky(law.covariance)
+    return law.mean[None] + colour(root, noise)

@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.baselines.residual import RivalInfo, RunningVariance
+from rmcvi.baselines.residual import RivalInfo
 from rmcvi.baselines.tails import Tails
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.moments import RunningVariance
 from rmcvi.core.regression import Regression
 
 
@@ -118,9 +119,9 @@ class RecursiveLeastSquares(AbstractLearner):
         seen, x = ~jnp.isnan(y), self.regressors(state, inputs)
         law = state.regression
         mean = law.weights @ x
-        white, lever = jax.vmap(lambda row: row.leverage(x))(law)
-        spread = 1.0 + lever
-        scale = jnp.sqrt(state.noise.value * spread)
+        white, leverage = jax.vmap(lambda row: row.leverage(x))(law)
+        variance = 1.0 + leverage  # of the prediction, in units of the noise
+        scale = jnp.sqrt(state.noise.value * variance)
         tails, prediction = state.tails.predict(mean, scale, y, self.level)
         error = jnp.where(seen, y - mean, 0.0)
         most, noise = jnp.full(x.size, self._most), jnp.asarray(1.0 / self.forget)
@@ -133,7 +134,7 @@ class RecursiveLeastSquares(AbstractLearner):
                 jnp.where(seen[:, None], learned.weights, law.weights),
                 jnp.where(seen[:, None, None], learned.root, law.root),
             ),
-            noise=state.noise.add(error**2 / spread, seen, self.memory),
+            noise=state.noise.add(error**2 / variance, seen, self.memory),
             tails=tails,
             history=jnp.concatenate([jnp.where(seen, y, mean)[None], state.history])[
                 : len(state.history)

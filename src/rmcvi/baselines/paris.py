@@ -15,9 +15,9 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi.baselines.cloud import Cloud
 from rmcvi.core.checks import check_int
+from rmcvi.core.gaussian import whiten
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractGaussianModel, AbstractModel
-from rmcvi.models.gaussian import whiten
 
 BLOCK = 32  # rows of the exact fallback treated at once
 PRICE = 20  # a try costs as much as this many weights of the fallback (measured)

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 
-from rmcvi.baselines.proposals import PROPOSALS, guided_start, pull_towards, spread, start
+from rmcvi.baselines.proposals import PROPOSALS, guided_start, pull_towards, start
 from rmcvi.core.checks import check_instance, check_int, check_option
+from rmcvi.core.gaussian import colour, log_volume
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.families.base import scaled_mlp, squash
 from rmcvi.models import AbstractGaussianModel
-from rmcvi.models.gaussian import log_volume
 
 
 class ProposalNetwork(eqx.Module):
@@ -73,7 +73,7 @@ class ProposalNetwork(eqx.Module):
             chol, pull = pull_towards(model, mean, scale, y, inputs)
             z = solve_triangular(chol, z + pull, lower=True, trans=1)
             log_r = log_r + jnp.sum(jnp.log(jnp.diagonal(chol)))
-        return mean + spread(scale, z[None])[0], log_r
+        return mean + colour(scale, z[None])[0], log_r
 
     def start(
         self,

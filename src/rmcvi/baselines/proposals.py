@@ -15,10 +15,10 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Key
 
 from rmcvi.core.checks import check_instance
+from rmcvi.core.gaussian import Scale, colour, log_density
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.families.kalman import initial_moments
 from rmcvi.models import AbstractGaussianModel, AbstractModel
-from rmcvi.models.gaussian import Scale, log_volume
 
 Weighted = tuple[Float[Array, "n dx"], Float[Array, "n"]]
 PROPOSALS = ("bootstrap", "guided")
@@ -70,7 +70,7 @@ def move(
     if isinstance(model, AbstractGaussianModel):
         noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
         mean = jax.vmap(model.transition_mean, (0, None))(x_prev, inputs)
-        return mean + spread(model.transition_scale(inputs), noise)
+        return mean + colour(model.transition_scale(inputs), noise)
     keys = jax.random.split(key, x_prev.shape[0])
     return jax.vmap(model.transition_sample, (0, 0, None))(keys, x_prev, inputs)
 
@@ -100,8 +100,7 @@ def guided_start(
 
     def one(e):
         x, log_ratio = _towards(model, law.mean, scale, e, y, inputs)
-        white = solve_triangular(scale, x - law.mean, lower=True)
-        gaussian = -0.5 * white @ white - log_volume(scale)
+        gaussian = log_density(scale, (x - law.mean)[None])[0]
         return x, log_ratio + model.initial_log_prob(x) - gaussian
 
     return jax.vmap(one)(noise)
@@ -119,7 +118,7 @@ def _towards(
     chol, pull = pull_towards(model, mean, scale, y, inputs)
     z = solve_triangular(chol, noise + pull, lower=True, trans=1)
     log_ratio = 0.5 * (noise @ noise - z @ z) - jnp.sum(jnp.log(jnp.diagonal(chol)))
-    return mean + spread(scale, z[None])[0], log_ratio
+    return mean + colour(scale, z[None])[0], log_ratio
 
 
 def pull_towards(
@@ -136,8 +135,3 @@ def pull_towards(
     score = jax.grad(model.observed_log_prob)(mean, y, inputs)
     pull = scale * score if scale.ndim == 1 else scale.T @ score
     return chol, solve_triangular(chol, pull, lower=True)
-
-
-def spread(scale: Scale, noise: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
-    """S applied to each row."""
-    return noise * scale[None] if scale.ndim == 1 else noise @ scale.T

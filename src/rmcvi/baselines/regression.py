@@ -21,7 +21,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi.baselines.free_backward import Anchor, FreeBackward, normal_log_prob
+from rmcvi.baselines.free_backward import Anchor, FreeBackward
 from rmcvi.baselines.kernel_ridge import KernelRidge
 from rmcvi.baselines.regression_network import NetworkRegressor
 from rmcvi.baselines.regressor import AbstractRegressor
@@ -29,6 +29,7 @@ from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, T
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option
 from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.gaussian import log_volume
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractModel, check_densities
 
@@ -161,7 +162,7 @@ class FunctionRegression(AbstractRecursion):
         """What L_t adds to the mean of what is regressed: the trend contains it."""
         if self.trend:
             return jnp.zeros_like(q.mean[0])
-        return 0.5 * jnp.sum(1.0 + jnp.log(2.0 * jnp.pi * q.scale**2))
+        return 0.5 * q.mean.size + log_volume(q.scale)
 
     def _fit(self, start: FreeBackward, now: "_Now", key: Key[Array, ""]) -> FreeBackward:
         """K ascent steps on L_t."""
@@ -248,7 +249,7 @@ class _Now(eqx.Module):
             return self.log_joint(self.model, x_prev, x) + back
 
         slope = jax.grad(along)(x)
-        back = known[dx] - normal_log_prob(e_back, q.back_scale)
+        back = known[dx] + 0.5 * e_back @ e_back + log_volume(q.back_scale)
         back = back + (self.last.log_prob(x_prev) if self.how.trend else 0.0)
         value = self.log_joint(self.model, x_prev, x) + jnp.where(self.first, 0.0, back)
         if self.how.trend:

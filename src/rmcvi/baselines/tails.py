@@ -7,13 +7,13 @@ with nu = infinity, 12, 6 or 4, whichever has the best log scores so far; Gaussi
 
 import math
 import statistics
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from rmcvi.core import student
 from rmcvi.core.inputs import split_missing
 from rmcvi.core.prediction import Prediction
 
@@ -63,31 +63,19 @@ class Tails(eqx.Module):
 
 def half_widths(level: float) -> list[float]:
     """Half-width of the central interval of each candidate, in standard deviations."""
-    gaussian = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
-    return [gaussian, *(_half_width(level, nu) for nu in _DEGREES)]
+    upper = 0.5 * (1.0 + level)
+    gaussian = statistics.NormalDist().inv_cdf(upper)
+    return [gaussian, *(student.quantile(upper, nu) / _unit(nu) for nu in _DEGREES)]
 
 
-def _half_width(level: float, nu: int) -> float:
-    """By bisection in s = t / sqrt(nu + t^2)."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        s = 0.5 * (low + high)
-        low, high = (s, high) if _beyond(0.5 * (1.0 - s), nu) > 1.0 - level else (low, s)
-    return math.sqrt((nu - 2.0) / (1.0 - low**2)) * low
-
-
-def _beyond(x: Any, nu: int) -> Any:
-    """P(|T| > t) = 2 I_x(nu / 2, nu / 2) at x = (1 - s) / 2, a positive sum for even nu."""
-    n = nu - 1
-    return 2.0 * sum(math.comb(n, j) * x**j * (1.0 - x) ** (n - j) for j in range(nu // 2, nu))
+def _unit(nu: int) -> float:
+    """Scales of Student's t in its standard deviation, of which z counts the number, inverted."""
+    return math.sqrt(nu / (nu - 2.0))
 
 
 def _log_density(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
-    constant = math.lgamma(0.5 * (nu + 1)) - math.lgamma(0.5 * nu)
-    constant -= 0.5 * math.log((nu - 2) * math.pi)
-    return constant - 0.5 * (nu + 1) * jnp.log1p(z**2 / (nu - 2.0))
+    return student.log_density(_unit(nu) * z, nu) + math.log(_unit(nu))
 
 
 def _p_value(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
-    tail = 1.0 / (1.0 + z**2 / (nu - 2.0))  # 1 - s^2, without loss far out
-    return _beyond(0.5 * tail / (1.0 + jnp.sqrt(1.0 - tail)), nu)
+    return 2.0 * student.upper_tail(_unit(nu) * jnp.abs(z), nu)

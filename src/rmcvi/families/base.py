@@ -8,7 +8,6 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
@@ -69,14 +68,3 @@ def clip_spectral_norm(weight: Float[Array, "m n"], bound: float) -> Float[Array
     """Scale a matrix down to spectral norm `bound`, never up (errata B13)."""
     norm = jnp.linalg.norm(weight, 2)
     return weight * jnp.minimum(1.0, bound / jnp.maximum(norm, jnp.finfo(weight.dtype).tiny))
-
-
-def symmetric(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The symmetric part, against drift by rounding."""
-    return 0.5 * (matrix + matrix.T)
-
-
-def inverse_spd(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Inverse of a symmetric positive definite matrix."""
-    eye = jnp.eye(matrix.shape[0], dtype=matrix.dtype)
-    return symmetric(jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), eye))

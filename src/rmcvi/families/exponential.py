@@ -14,8 +14,8 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core import tree
+from rmcvi.core.gaussian import LOG_2PI
 
-LOG_2PI = 1.8378770664093453
 Eta = TypeVar("Eta")
 
 

@@ -79,7 +79,7 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     def advance(self, model, carry, y, inputs):
         """An extended Kalman step, then the network's correction."""
         prior = predict(model, carry.moments, inputs)
-        after = condition(model, prior, y, inputs)
+        after, _ = condition(model, prior, y, inputs)
         if isinstance(self.distribution, DiagonalGaussian):
             after = mean_field(after)
         filled, seen = split_missing(y)

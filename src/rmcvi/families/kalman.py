@@ -1,7 +1,8 @@
 """One (extended) Kalman step, written with the emission's score and Fisher information.
 
 predict    m- = f(m),  P- = F P F' + S S'
-condition  P = (P-^-1 + R'R)^-1 in Joseph form,  m = m- + P grad log g(m-, y)
+condition  P = (P-^-1 + R'R)^-1 in Joseph form,  m = m- + P s,  s = grad log g(m-, y)
+evidence   log p(y_t | y_{0:t-1}) = log g(m-, y_t) + s'P s / 2 - log det(I + R P- R') / 2
 
 For Gaussian emissions this is the Kalman update; for others the score keeps it robust (a Student-t
 outlier moves it little), and stochastic volatility is covered too. Rows of R of missing
@@ -13,11 +14,11 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from rmcvi.core import gaussian
+from rmcvi.core.gaussian import inverse_spd, whiten
 from rmcvi.core.inputs import Inputs, split_missing
-from rmcvi.families.base import inverse_spd, symmetric
 from rmcvi.families.exponential import DiagonalGaussian, FullGaussian, Natural
 
 
@@ -101,10 +102,8 @@ def initial_moments(model: KalmanModel) -> Moments:
 def predict(model: KalmanModel, now: Moments, inputs: Inputs) -> Moments:
     """Moments of x_t before y_t; a fresh carry is the law of x_0 and stays as it is."""
     jacobian = model.transition_jacobian(now.mean, inputs)
-    scale = model.transition_scale(inputs)
-    noise = jnp.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
     mean = model.transition_mean(now.mean, inputs)
-    covariance = symmetric(jacobian @ now.covariance @ jacobian.T) + noise
+    covariance = gaussian.predict(now.covariance, jacobian, model.transition_scale(inputs))
     fresh = now.fresh > 0.5
     return Moments(
         jnp.where(fresh, now.mean, mean),
@@ -113,17 +112,23 @@ def predict(model: KalmanModel, now: Moments, inputs: Inputs) -> Moments:
     )
 
 
-def condition(model: KalmanModel, prior: Moments, y: Float[Array, "dy"], inputs: Inputs) -> Moments:
-    """Moments of x_t after y_t."""
-    _, seen = split_missing(y)
-    rows = model.emission_information(prior.mean, seen, inputs)
-    cross = rows @ prior.covariance
-    innovation = jnp.eye(rows.shape[0], dtype=rows.dtype) + symmetric(cross @ rows.T)
-    gain = cho_solve((jnp.linalg.cholesky(innovation), True), cross).T
-    kept = jnp.eye(rows.shape[1], dtype=rows.dtype) - gain @ rows
-    covariance = symmetric(kept @ prior.covariance @ kept.T) + symmetric(gain @ gain.T)
-    score = jax.grad(model.observed_log_prob)(prior.mean, y, inputs)
-    return Moments(prior.mean + covariance @ score, covariance, prior.fresh)
+def condition(
+    model: KalmanModel, prior: Moments, y: Float[Array, "dy"], inputs: Inputs
+) -> tuple[Moments, Float[Array, ""]]:
+    """Moments of x_t after y_t, and log p(y_t | y_{0:t-1}).
+
+    Args:
+        model: its emission is linearised at the prior's mean.
+        prior: moments of x_t before y_t.
+        y: the observation, NaN = not observed.
+        inputs: of this step.
+    """
+    rows = model.emission_information(prior.mean, split_missing(y)[1], inputs)
+    covariance, log_det = gaussian.condition(prior.covariance, rows)
+    log_g, score = jax.value_and_grad(model.observed_log_prob)(prior.mean, y, inputs)
+    shift = covariance @ score
+    evidence = log_g + 0.5 * score @ shift - 0.5 * log_det
+    return Moments(prior.mean + shift, covariance, prior.fresh), evidence
 
 
 def mean_field(now: Moments) -> Moments:
@@ -146,11 +151,7 @@ def linearised_potential(
     """Score at `mean` and curvature of x_{t-1} -> log m(x_{t-1}, x), by linearising f there."""
     jacobian, scale = model.transition_jacobian(mean, inputs), model.transition_scale(inputs)
     residual = x - model.transition_mean(mean, inputs)
-    if scale.ndim == 1:
-        rows, white = jacobian / scale[:, None], residual / scale
-    else:
-        rows = solve_triangular(scale, jacobian, lower=True)
-        white = solve_triangular(scale, residual, lower=True)
+    rows, white = whiten(scale, jacobian.T).T, whiten(scale, residual[None])[0]
     return rows.T @ white, rows.T @ rows
 
 

@@ -46,7 +46,7 @@ class LinearGaussianFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
     def advance(self, model, carry, y, inputs):
         """Predict, then condition on y_t."""
         kalman = self._model(model)
-        now = condition(kalman, predict(kalman, carry, inputs), y, inputs)
+        now, _ = condition(kalman, predict(kalman, carry, inputs), y, inputs)
         return mean_field(now) if isinstance(self.distribution, DiagonalGaussian) else now
 
     def marginal(self, carry):

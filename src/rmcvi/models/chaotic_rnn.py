@@ -11,8 +11,9 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.gaussian import normal_log_prob
 from rmcvi.core.positive import positive, unconstrained
-from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal, normal_log_prob
+from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
 
 
 class ChaoticRNN(AbstractGaussianModel):

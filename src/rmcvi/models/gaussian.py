@@ -8,14 +8,11 @@ import abc
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 
+from rmcvi.core.gaussian import Scale, log_volume, whiten
 from rmcvi.core.inputs import Inputs
 from rmcvi.models.base import AbstractModel
-
-LOG_2PI = 1.8378770664093453
-Scale = Float[Array, "dx"] | Float[Array, "dx dx"]
 
 
 class AbstractGaussianModel(AbstractModel):
@@ -93,24 +90,6 @@ class AbstractGaussianModel(AbstractModel):
         z, mu, b = whiten(scale, x - centre), whiten(scale, mu - centre), whiten(scale, cross)
         square = row_weight @ jnp.sum(z**2, 1) + column_weight @ jnp.sum(mu**2, 1)
         return jnp.sum(b * mu) - 0.5 * square - jnp.sum(row_weight) * log_volume(scale)
-
-
-def whiten(scale: Scale, x: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
-    """S^-1 applied to each row."""
-    if scale.ndim == 1:
-        return x / scale[None]
-    return solve_triangular(scale, x.T, lower=True).T
-
-
-def log_volume(scale: Scale) -> Float[Array, ""]:
-    """Log of the normalising constant of N(0, S S')."""
-    diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
-    return jnp.sum(jnp.log(diagonal)) + 0.5 * diagonal.size * LOG_2PI
-
-
-def normal_log_prob(x: Array, mean: Array, scale: Array) -> Array:
-    """Elementwise log N(x; mean, scale^2)."""
-    return -0.5 * ((x - mean) / scale) ** 2 - jnp.log(scale) - 0.5 * LOG_2PI
 
 
 def draw_normal(key: Key[Array, ""], mean: Array, scale: Array) -> Array:

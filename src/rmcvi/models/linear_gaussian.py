@@ -13,16 +13,17 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core.checks import as_real, check_array, check_int, check_option, check_positive
-from rmcvi.core.inputs import split_missing
-from rmcvi.core.positive import positive, unconstrained
-from rmcvi.models.gaussian import (
+from rmcvi.core.gaussian import (
     LOG_2PI,
-    AbstractGaussianModel,
-    draw_normal,
+    covariance_of,
     log_volume,
     normal_log_prob,
+    observed_cholesky,
     whiten,
 )
+from rmcvi.core.inputs import split_missing
+from rmcvi.core.positive import positive, unconstrained
+from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
 
 Matrix = Float[Array, "rows"] | Float[Array, "rows columns"]
 
@@ -175,9 +176,7 @@ class LinearGaussian(AbstractGaussianModel):
 
     def _observed_noise(self, seen: Float[Array, "dy"]) -> Float[Array, "dy dy"]:
         """Cholesky factor of R with the missing coordinates replaced by independent unit noise."""
-        scale = _scale(self.raw_emission_noise)
-        masked = jnp.outer(seen, seen) * (scale @ scale.T) + jnp.diag(1.0 - seen)
-        return jnp.linalg.cholesky(masked)
+        return observed_cholesky(covariance_of(_scale(self.raw_emission_noise)), seen > 0.0)
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:

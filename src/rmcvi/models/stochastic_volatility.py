@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.gaussian import normal_log_prob
 from rmcvi.core.positive import positive, unconstrained
-from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal, normal_log_prob
+from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
 
 
 class StochasticVolatility(AbstractGaussianModel):

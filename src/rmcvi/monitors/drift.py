@@ -10,8 +10,6 @@ adds c at most. False alarms of such sums decay as exp(-2 k h / v) in the thresh
 long-run variance of z; so h grows with v = (1 + r) / (1 - r), r the running autocorrelation of z.
 """
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,10 +17,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.moments import MEDIAN_TO_DEVIATION, clipped_square
 
 _HUGE = 1e30
+"""Scores beyond this count as this: infinities must not enter the sums."""
 _FIT_ITERATIONS = 12
+"""Rounds that fit location and scale; each shrinks the error several times over."""
 _LARGEST_AUTOCORRELATION = 0.9
+"""The threshold grows by at most (1 + .9) / (1 - .9) = 19: it must stay within reach."""
 
 
 class DriftState(eqx.Module):
@@ -124,7 +126,7 @@ class DriftDetector(eqx.Module):
         """Location, scale, autocorrelation and last standardised value of the first scores."""
         location = jnp.median(start)
         smallest = 1e-6 * (1.0 + jnp.abs(location))
-        scale = jnp.maximum(1.4826 * jnp.median(jnp.abs(start - location)), smallest)
+        scale = jnp.maximum(MEDIAN_TO_DEVIATION * jnp.median(jnp.abs(start - location)), smallest)
 
         def improve(_: Array, fit: tuple[Array, Array]) -> tuple[Array, Array]:
             z = self._standardise(start, *fit)
@@ -145,7 +147,4 @@ class DriftDetector(eqx.Module):
     @property
     def _second_moment(self) -> float:
         """E clip(Z, -c, c)^2 for Z ~ N(0, 1)."""
-        c = self.clip
-        inside = math.erf(c / math.sqrt(2.0))
-        density = math.exp(-0.5 * c**2) / math.sqrt(2.0 * math.pi)
-        return inside - 2.0 * c * density + c**2 * (1.0 - inside)
+        return clipped_square(self.clip)

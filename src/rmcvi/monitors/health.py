@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import split_missing
+from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 
 _LARGEST = 10.0
 """Largest departure, in nats, that one score may contribute."""
@@ -72,9 +73,7 @@ class HealthState(eqx.Module):
     usual: Float[Array, ""]
     yardstick: Float[Array, ""]
     """Recent mean score of the running mean and variance."""
-    mean: Float[Array, "dy"]
-    variance: Float[Array, "dy"]
-    number: Float[Array, "dy"]
+    observations: RunningMoments
     collapsed: Float[Array, ""]
     beyond: Float[Array, ""]
     factor: Float[Array, ""]
@@ -119,9 +118,7 @@ class Health(eqx.Module):
             recent=zero,
             usual=zero,
             yardstick=zero,
-            mean=jnp.zeros(dim),
-            variance=jnp.ones(dim),
-            number=jnp.zeros(dim),
+            observations=RunningMoments.prior(dim, 1.0),
             collapsed=zero,
             beyond=zero,
             factor=jnp.ones(()),
@@ -171,8 +168,9 @@ class Health(eqx.Module):
         """Running means of the scores, then of the observations."""
         filled, seen = split_missing(jnp.where(jnp.isfinite(y), y, jnp.nan))
         number = jnp.maximum(jnp.sum(seen), 1.0)
-        scale = jnp.sqrt(state.variance)
-        naive = jnp.dot(seen, norm.logpdf((filled - state.mean) / scale) - jnp.log(scale)) / number
+        usual = state.observations
+        scale = jnp.sqrt(usual.variance)
+        naive = jnp.dot(seen, norm.logpdf((filled - usual.mean) / scale) - jnp.log(scale)) / number
 
         def follow(mean, value, memory):
             weight = jnp.maximum(1.0 / memory, 1.0 / (state.count + 1.0))
@@ -180,19 +178,13 @@ class Health(eqx.Module):
 
         score = log_score / number
         known = jnp.any(seen > 0.0) & ~jnp.isnan(score)
-        counts = state.number + seen
-        pace = seen * jnp.maximum(1.0 / self.usual, 1.0 / jnp.maximum(counts, 1.0))
-        bound = jnp.where(counts > 10.0, 5.0 * scale, jnp.inf)
-        gap = jnp.clip(filled - state.mean, -bound, bound)
-        variance = state.variance + pace * (gap**2 * (1.0 - pace) - state.variance)
+        bound = jnp.where(usual.count + seen > SURE, OUTLIER * scale, jnp.inf)
         new = HealthState(
             count=state.count + 1,
             recent=follow(state.recent, score, self.recent),
             usual=follow(state.usual, score, self.usual),
             yardstick=follow(state.yardstick, naive, self.recent),
-            mean=state.mean + pace * gap,
-            variance=jnp.where(counts > 1.0, variance, state.variance),
-            number=counts,
+            observations=usual.add(filled, seen > 0.0, float(self.usual), bound),
             collapsed=state.collapsed,
             beyond=state.beyond,
             factor=state.factor,

@@ -12,10 +12,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 from rmcvi.core.regression import Regression
 
 _CAP = 4.0
 """Largest standardised residual: one absurd value is not persistent."""
+_FARTHEST = 10.0
+"""Standard units beyond which a value explains no more."""
 _PRIOR = 10.0
 """Prior variance of the coefficients, in standard units."""
 _SUSPECT = 0.1
@@ -25,11 +28,9 @@ _SUSPECT = 0.1
 class PeerState(eqx.Module):
     """Regressions so far, one per coordinate."""
 
-    count: Float[Array, "dy"]
     last: Float[Array, "dy"]
     """Last observed value, NaN before the first."""
-    mean: Float[Array, "dy"]
-    variance: Float[Array, "dy"]
+    values: RunningMoments
     regression: Regression
     """One per coordinate j, on the others; in place of its own, the constant."""
     residual: Float[Array, "dy"]
@@ -67,7 +68,8 @@ class PeerMonitor(eqx.Module):
         size = dim, dim
         prior = jax.vmap(Regression.prior)(jnp.zeros(size), jnp.full(size, _PRIOR**0.5, float))
         nothing = jnp.full(dim, jnp.nan, float)
-        return PeerState(zero, nothing, zero, one, prior, one, zero, one)
+        values = RunningMoments.prior(dim, 1.0)
+        return PeerState(nothing, values, prior, one, zero, one)
 
     def step(
         self,
@@ -86,13 +88,19 @@ class PeerMonitor(eqx.Module):
             The state, a score in [0, 1] (1/2 = the threshold) and whether a coordinate has failed.
         """
         seen = jnp.isfinite(y)
-        scale = jnp.sqrt(jnp.maximum(state.variance, jnp.finfo(y.dtype).tiny))
+        before = state.values
+        scale = jnp.sqrt(jnp.maximum(before.variance, jnp.finfo(y.dtype).tiny))
         guess = state.last if filled is None else filled
-        known = jnp.where(seen, y, jnp.where(jnp.isfinite(guess), guess, state.mean))
-        z = jnp.clip((known - state.mean) / scale, -10.0, 10.0)
+        known = jnp.where(seen, y, jnp.where(jnp.isfinite(guess), guess, before.mean))
+        z = jnp.clip((known - before.mean) / scale, -_FARTHEST, _FARTHEST)
         healthy = self._score(state) <= 0.5
         state = self._regress(state, seen, z, healthy)
-        state = self._standardise(state, seen, y)
+        bound = jnp.where(before.count + seen > SURE, OUTLIER * jnp.sqrt(before.variance), jnp.inf)
+        state = eqx.tree_at(
+            lambda s: (s.last, s.values),
+            state,
+            (jnp.where(seen, y, state.last), before.add(y, seen, float(self.baseline), bound)),
+        )
         score = self._score(state)
         return state, score, score > 0.5
 
@@ -117,7 +125,6 @@ class PeerMonitor(eqx.Module):
         least = 1.0 / (2.0 * self.memory - 1.0)
         square = jnp.minimum(residual**2, 2.0 * _CAP**2 * state.residual)
         new = (
-            state.count + 1.0,
             regression.weights,
             regression.root,
             state.residual + pace * (square - state.residual),
@@ -127,7 +134,7 @@ class PeerMonitor(eqx.Module):
 
         def where(s: PeerState):
             law = s.regression
-            return s.count, law.weights, law.root, s.residual, s.recent, s.usual
+            return law.weights, law.root, s.residual, s.recent, s.usual
 
         def choose(a: Array, b: Array) -> Array:
             return jnp.where(seen.reshape(-1, *[1] * (a.ndim - 1)), a, b)
@@ -135,28 +142,13 @@ class PeerMonitor(eqx.Module):
         chosen = tuple(choose(a, b) for a, b in zip(new, where(state), strict=True))
         return eqx.tree_at(where, state, chosen)
 
-    def _standardise(
-        self, state: PeerState, seen: Bool[Array, "dy"], y: Float[Array, "dy"]
-    ) -> PeerState:
-        """Running mean and variance of the values, after `count` took this one in."""
-        pace = jnp.where(seen, self._pace(state), 0.0)
-        bound = jnp.where(state.count > 10.0, 5.0 * jnp.sqrt(state.variance), jnp.inf)
-        gap = jnp.clip(jnp.where(seen, y, state.mean) - state.mean, -bound, bound)
-        variance = state.variance + pace * (gap**2 * (1.0 - pace) - state.variance)
-        variance = jnp.where(state.count > 1.0, variance, state.variance)
-        return eqx.tree_at(
-            lambda s: (s.last, s.mean, s.variance),
-            state,
-            (jnp.where(seen, y, state.last), state.mean + pace * gap, variance),
-        )
-
     def _pace(self, state: PeerState) -> Float[Array, "dy"]:
-        return jnp.maximum(1.0 / self.baseline, 1.0 / jnp.maximum(state.count, 1.0))
+        return jnp.maximum(1.0 / self.baseline, 1.0 / jnp.maximum(state.values.count, 1.0))
 
     def _score(self, state: PeerState) -> Float[Array, "dy"]:
         ratio = jnp.abs(state.recent) / jnp.sqrt(state.usual)
         evidence = jax.nn.sigmoid(0.5 * (ratio**2 - self.threshold**2))
-        judged = (state.count > self.warmup) & (state.residual < 1.0 - self.explained)
+        judged = (state.values.count > self.warmup) & (state.residual < 1.0 - self.explained)
         evidence = jnp.where(judged, evidence, 0.0)
         worst = jnp.arange(evidence.size) == jnp.argmax(jnp.where(judged, ratio, -1.0))
         return jnp.where(worst, evidence, jnp.minimum(evidence, 0.5))

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from rmcvi.core.gaussian import LOG_2PI, log_density, observed_cholesky
+
 
 def gaussian_log_score(
     y: Float[Array, "dy"], mean: Float[Array, "dy"], covariance: Float[Array, "dy dy"]
@@ -21,11 +23,9 @@ def gaussian_log_score(
     """
     seen = ~jnp.isnan(y)
     residual = jnp.where(seen, y - mean, 0.0)
-    both = seen[:, None] & seen[None, :]
-    root = jnp.linalg.cholesky(jnp.where(both, covariance, jnp.eye(y.size, dtype=y.dtype)))
-    white = jax.scipy.linalg.solve_triangular(root, residual, lower=True)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root)))
-    score = -0.5 * (white @ white + log_det + jnp.sum(seen) * math.log(2.0 * math.pi))
+    missing = y.size - jnp.sum(seen)
+    root = observed_cholesky(covariance, seen)
+    score = log_density(root, residual[None])[0] + 0.5 * LOG_2PI * missing
     return jnp.where(jnp.any(seen), score, jnp.nan)
 
 

@@ -26,10 +26,10 @@ from jaxtyping import Array, Float, PyTree
 
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_positive
+from rmcvi.core.gaussian import log_volume, whiten
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.families import AbstractFamily, LinearGaussianFamily, Natural
 from rmcvi.models import LinearGaussian
-from rmcvi.models.gaussian import log_volume, whiten
 
 
 class Quadratic(eqx.Module):

@@ -32,6 +32,7 @@ from rmcvi.contract import (
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_real
 from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.gaussian import colour, log_density
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import DiagonalGaussian, LinearGaussianFamily
 from rmcvi.families.kalman import Moments, predict
@@ -40,10 +41,8 @@ from rmcvi.recursion.history import History
 from rmcvi.recursion.tied import (
     Kernel,
     adjusted_average,
-    log_normal,
     matched_normal,
     natural_ascent,
-    spread,
 )
 from rmcvi.recursion.value import Cloud, empty_cloud
 
@@ -79,7 +78,7 @@ class Fitted(eqx.Module):
 
     def __init__(self, mean: Array, scale: Array, x: Array, h: Any, kernel: Kernel, inner: Array):
         self.mean, self.scale, self.x = mean, scale, x
-        self.values, self.log_q = h(x), log_normal(x, mean, scale)
+        self.values, self.log_q = h(x), log_density(scale, x - mean[None])
         self.weights = jax.vmap(kernel.weights)(x)
         self.conditional = jax.vmap(kernel.conditional)(x)
         self.kernel, self.inner = kernel, inner
@@ -180,7 +179,7 @@ class NaturalRMCVI(AbstractRecursion):
         prior = predict(model, state.carry, inputs)
         unit = jnp.sqrt(jnp.diagonal(prior.covariance))
         mean, scale = natural_ascent(h, prior.mean, unit, noise, self.num_steps, self.rate)
-        fitted = Fitted(mean, scale, spread(noise, mean, scale), jax.vmap(h), kernel, inner)
+        fitted = Fitted(mean, scale, mean[None] + colour(scale, noise), jax.vmap(h), kernel, inner)
         tangents, gradient = self._tangents(state, fitted, slope, first)
         new, sound = _move(state, fitted, family, tangents, gradient, y, inputs)
         gradient = tree.where(sound, gradient, tree.zeros(gradient))
@@ -208,7 +207,9 @@ class NaturalRMCVI(AbstractRecursion):
             lambda v: adjusted_average(back, v, state.cloud.x, error), state.tangents
         )
         carried = tree.where(first, tree.zeros(carried), carried)
-        x_prev = jax.vmap(lambda m: spread(fitted.inner, m, kernel.scale))(fitted.conditional)
+        x_prev = jax.vmap(lambda m: m[None] + colour(kernel.scale, fitted.inner))(
+            fitted.conditional
+        )
         total = tree.add(carried, jax.vmap(slope)(fitted.x, x_prev))
         gradient = jax.tree.map(lambda v: jnp.tensordot(now, v, 1), total)
         return jax.tree.map(lambda v, g: v - g[None], total, gradient), gradient

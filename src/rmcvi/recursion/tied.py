@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from rmcvi.core.gaussian import colour, log_density
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments
@@ -18,7 +19,6 @@ LEAST, MOST = 0.5, 1e6
 """Precisions of q_t stay between these, in units of the prediction's: observations inform."""
 REACH = 3.0
 """A step of the mean is no longer than this many standard deviations of the prediction."""
-LOG_2PI = 1.8378770664093453
 
 
 class Kernel(eqx.Module):
@@ -48,7 +48,7 @@ class Kernel(eqx.Module):
         prior = family.marginal(before)
         potential = family.potential(model, before, before.mean, inputs)
         old = jnp.sqrt(jnp.diagonal(before.covariance))
-        log_before = log_normal(cloud.x, before.mean, old)
+        log_before = log_density(old, cloud.x - before.mean[None])
         return cls(
             family=family,
             model=model,
@@ -67,7 +67,8 @@ class Kernel(eqx.Module):
 
     def weights(self, x: Float[Array, "dx"]) -> Float[Array, "n"]:
         """Self-normalised weights of the particles."""
-        return jax.nn.softmax(log_normal(self.x, self.conditional(x), self.scale) - self.log_before)
+        log_now = log_density(self.scale, self.x - self.conditional(x)[None])
+        return jax.nn.softmax(log_now - self.log_before)
 
     def corrected(self, x: Float[Array, "n dx"]) -> Float[Array, "n m"]:
         """Weights by the model's own density instead of the kernel's: those of the posterior."""
@@ -82,8 +83,9 @@ class Kernel(eqx.Module):
         The weights see only what log q_{t-1} leaves unexplained; the rest is averaged over draws.
         """
         mean, old = self.conditional(x), jnp.sqrt(jnp.diagonal(self.before.covariance))
-        draws = spread(noise, mean, self.scale)
-        known = log_normal(draws, self.before.mean, old) - log_normal(draws, mean, self.scale)
+        draws = mean[None] + colour(self.scale, noise)
+        known = log_density(old, draws - self.before.mean[None])
+        known = known - log_density(self.scale, draws - mean[None])
         return self.weights(x) @ self.unexplained + jnp.mean(known), draws
 
 
@@ -101,7 +103,7 @@ def natural_ascent(
     def step(_, now):
         mean, precision = now
         scale = precision**-0.5
-        slopes = slopes_at(spread(noise, mean, scale))
+        slopes = slopes_at(mean[None] + colour(scale, noise))
         curvature = -jnp.mean(slopes * noise, 0) / scale
         target = jnp.clip(curvature, LEAST * unit**-2, MOST * unit**-2)
         new = (1.0 - rate) * precision + rate * target
@@ -126,13 +128,13 @@ def adjusted_average(
     """
     num, dim = x.shape
     flat = values.reshape(num, math.prod(values.shape[1:]))
-    told = weights @ flat
+    average = weights @ flat
     if num >= 4 * dim:
         centred = x - jnp.mean(x, 0)[None]
         gram = centred.T @ centred
         ridge = 1e-4 * jnp.trace(gram) / dim * jnp.eye(dim)
-        told = told - error @ jnp.linalg.solve(gram + ridge, centred.T @ flat)
-    return told.reshape(weights.shape[0], *values.shape[1:])
+        average = average - error @ jnp.linalg.solve(gram + ridge, centred.T @ flat)
+    return average.reshape(weights.shape[0], *values.shape[1:])
 
 
 def matched_normal(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "{num} {dim}"]:
@@ -140,18 +142,3 @@ def matched_normal(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "{nu
     half = jax.random.normal(key, (num // 2, dim))
     draws = jnp.concatenate([half, -half, jnp.zeros((num % 2, dim))])
     return draws / jnp.sqrt(jnp.mean(draws**2, 0))[None]
-
-
-def spread(
-    noise: Float[Array, "n dx"], mean: Float[Array, "dx"], scale: Float[Array, "dx"]
-) -> Float[Array, "n dx"]:
-    """Standard draws as draws of N(mean, scale^2)."""
-    return mean[None] + scale[None] * noise
-
-
-def log_normal(
-    x: Float[Array, "n dx"], mean: Float[Array, "dx"], scale: Float[Array, "dx"]
-) -> Float[Array, "n"]:
-    """Log-density of independent normals at each point."""
-    squares = jnp.sum(((x - mean[None]) / scale[None]) ** 2, 1)
-    return -0.5 * squares - jnp.sum(jnp.log(scale)) - 0.5 * LOG_2PI * x.shape[1]

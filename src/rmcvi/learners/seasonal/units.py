@@ -7,6 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rmcvi.core.moments import move
+
 FAR = 1e8
 """Standard units beyond this are not told apart: their squares must not overflow."""
 WINSOR = 6.0
@@ -75,8 +77,7 @@ class Units(eqx.Module):
     def learn(self, z: Float[Array, "dy"], weight: Float[Array, "dy"]) -> "Units":
         """After one value each; `weight` is 0 where none was seen."""
         error = jnp.where(weight > 0.0, jnp.clip(z, -WINSOR, WINSOR) * self.deviation, 0.0)
-        centre = self.centre + weight * error
-        variance = (1.0 - weight) * (self.variance + weight * error**2)
+        centre, variance = move(self.centre, self.variance, error, weight)
         return Units(centre, _floored(centre, variance))
 
     def moved(

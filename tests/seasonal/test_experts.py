@@ -13,8 +13,8 @@ from rmcvi.learners.seasonal.design import Design
 from rmcvi.learners.seasonal.experts import Experts, Skill, score
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.trial import Trial
-from rmcvi.learners.seasonal.units import Located
-from rmcvi.learners.seasonal.walk import Walk
+from rmcvi.learners.seasonal.units import LocationScale
+from rmcvi.learners.seasonal.walk import RandomWalk
 
 SETTINGS = Settings(keep=1.0, slow=0.003, slow_slopes=0.004, degrees=6, memory=1000.0, gate=15.0)
 LEVEL = 0.9
@@ -24,12 +24,12 @@ TINY = Design(size=1, width=0, cross=1, own=1, long=(), periods=(), harmonics=0)
 @jax.jit
 def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Array) -> Any:
     """Skill, weights and means after each row of one column with two experts."""
-    walk, one = Walk.unknown(1), jnp.ones(1)
+    walk, one = RandomWalk.unknown(1), jnp.ones(1)
 
     def row(skill, given):
         location, deviation, y = given
-        told = Located(location[:, None], deviation[:, None])
-        experts = Experts(told, (False, False), jnp.ones((2, 1), bool), one)
+        laws = LocationScale(location[:, None], deviation[:, None])
+        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), one)
         mixed = skill.mixed(experts, one, walk, 6, quantile(0.95, 6))
         new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
         return new, (new, new.weights(experts)[:, 0], mixed.mean[0], mixed.away[0], mixed.unit[0])
@@ -78,14 +78,14 @@ def test_the_pull_is_the_share_of_least_squares() -> None:
 
 
 @jax.jit
-def _onward(trial: Trial, component: Component, walk: Walk) -> tuple[Trial, Component]:
+def _onward(trial: Trial, component: Component, walk: RandomWalk) -> tuple[Trial, Component]:
     return trial.onward(component, walk, jnp.ones((), bool), jnp.zeros((), bool))
 
 
 def test_lengths_of_trials_are_the_ruler_sequence() -> None:
     """Each starts from the filter as it is then; its rows are 1, 2, .. from the last value."""
     lengths = [8, 16, 8, 32, 8, 16, 8, 64]
-    trial, component, walk = Trial.none(1), Component.prior(TINY), Walk.unknown(1)
+    trial, component, walk = Trial.none(1), Component.prior(TINY), RandomWalk.unknown(1)
     assert not trial.running
     starts, horizons = [], []
     for t in range(sum(lengths) + 1):
@@ -104,7 +104,7 @@ def test_lengths_of_trials_are_the_ruler_sequence() -> None:
 
 def test_the_longest_trial() -> None:
     """Has 512 rows; if the last value was two rows old at its start, it is two rows further off."""
-    trial, component, walk = Trial.none(1), Component.prior(TINY), Walk.unknown(1)
+    trial, component, walk = Trial.none(1), Component.prior(TINY), RandomWalk.unknown(1)
     walk = eqx.tree_at(lambda w: (w.last, w.gap), walk, (jnp.full(1, 7.0), jnp.full(1, 2.0)))
     late = eqx.tree_at(lambda t: (t.number, t.age), trial, (jnp.asarray(128), jnp.asarray(510.0)))
     late, component = _onward(late, component, walk)

@@ -9,7 +9,7 @@ import pytest
 
 import rmcvi
 from rmcvi.learners.seasonal import SeasonalLearner
-from rmcvi.learners.seasonal.component import Row, ahead, standardised
+from rmcvi.learners.seasonal.predict import Row, predict, standardised
 from tests.seasonal._streams import seasonal
 from tests.seasonal.test_seasonal import learner, prediction
 
@@ -30,9 +30,9 @@ def errors(state: Any, y: np.ndarray) -> np.ndarray:
     row = Row(jnp.zeros(0), state.clock + 1.0, jnp.ones(()))
 
     def one(component, asinh, mask):
-        told, _ = ahead(component, component.path, learned.columns, mask, row, model.design)
+        predicted, _ = predict(component, component.path, learned.columns, mask, row, model.design)
         z, _ = standardised(component, learned.columns, asinh, jnp.asarray(y))
-        return z - told.mu
+        return z - predicted.mu
 
     kind = model.kind
     return np.asarray(jax.jit(jax.vmap(one))(learned.components, kind.asinh, kind.mask))

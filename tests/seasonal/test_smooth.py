@@ -7,8 +7,9 @@ import numpy as np
 
 from rmcvi.core.regression import Regression
 from rmcvi.learners.seasonal.columns import Columns
-from rmcvi.learners.seasonal.component import Component
+from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design
+from rmcvi.learners.seasonal.recent import Recent
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.smooth import smooth
 
@@ -25,12 +26,9 @@ def test_equals_the_joint_gaussian() -> None:
     columns = eqx.tree_at(lambda c: c.known, Columns.unknown(DESIGN), jnp.ones(2, bool))
     ys = rng.standard_normal((7, 2))
     ys[rng.random(ys.shape) < 0.4] = np.nan
-    bent, mask = jnp.asarray(False), jnp.ones(5)
-    got = jax.jit(
-        lambda y: smooth(
-            component, columns, bent, mask, y, jnp.zeros((7, 0)), jnp.zeros(7), DESIGN, SETTINGS
-        )
-    )(jnp.asarray(ys))
+    kind, window = Kind(jnp.asarray(False), jnp.ones(5)), Recent.empty(7, 2, 0)
+    window = eqx.tree_at(lambda r: r.y, window, jnp.asarray(ys))
+    got = jax.jit(lambda rows: smooth(component, columns, kind, rows, DESIGN, SETTINGS))(window)
 
     # Rows -2 and -1 have the prior N(0, I); stacked, (I - shifts) x = c + noise.
     system, centre = np.eye(18), np.zeros(18)

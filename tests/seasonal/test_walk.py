@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rmcvi.learners.seasonal.walk import LONGEST, Walk
+from rmcvi.learners.seasonal.walk import LONGEST, RandomWalk
 
-GATE, NEW = 15.0, Walk.unknown(1)
+GATE, NEW = 15.0, RandomWalk.unknown(1)
 
 
 @jax.jit
-def _row(walk: Walk, y: jax.Array, far: jax.Array, dt: jax.Array) -> Walk:
+def _row(walk: RandomWalk, y: jax.Array, far: jax.Array, dt: jax.Array) -> RandomWalk:
     return walk.wait(dt).learn(y[None], far[None], GATE)
 
 
-def after(values: Iterable[float], far: Collection[int] = (), walk: Walk = NEW) -> Walk:
+def after(values: Iterable[float], far: Collection[int] = (), walk: RandomWalk = NEW) -> RandomWalk:
     """The walk after the values, those of some rows far from all that was expected."""
     for t, y in enumerate(values):
         walk = _row(walk, jnp.asarray(y), jnp.asarray(t in far), jnp.ones(()))

@@ -10,12 +10,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from rmcvi.baselines.residual import RivalInfo
+from rmcvi.baselines.residual import RivalInfo, RunningVariance
 from rmcvi.baselines.tails import Tails
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
-from rmcvi.core.moments import RunningVariance
 
 
 class PersistenceState(eqx.Module):
@@ -80,8 +79,8 @@ class Persistence(AbstractLearner):
         y = jnp.where(jnp.isfinite(y), y, jnp.nan)
         seen = ~jnp.isnan(y)
         age = state.age + jnp.maximum(inputs.dt, jnp.finfo(y.dtype).eps)
-        scale = jnp.where(state.begun, jnp.sqrt(age * state.rate.value), self.scale)
-        tails, prediction = state.tails.predict(state.last, scale, y, self.level)
+        spread = jnp.where(state.begun, jnp.sqrt(age * state.rate.value), self.scale)
+        tails, prediction = state.tails.predict(state.last, spread, y, self.level)
         square = jnp.where(seen, y - state.last, 0.0) ** 2 / age
         new = PersistenceState(
             last=jnp.where(seen, y, state.last),

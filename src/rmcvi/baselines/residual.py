@@ -1,7 +1,8 @@
-"""What a rival without a latent state reports of a row."""
+"""What rivals without a latent state share: their report of a row, and a variance of residuals."""
 
 import equinox as eqx
 
+from rmcvi.core.moments import RunningVariance as RunningVariance
 from rmcvi.core.prediction import Prediction
 
 

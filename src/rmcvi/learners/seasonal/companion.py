@@ -30,7 +30,7 @@ class Companion(eqx.Module):
         """The mean without its oldest row: the lags of the next one, latest first."""
         return self.mean.reshape(-1, size)[:-1]
 
-    def ahead(
+    def predict(
         self,
         mu: Float[Array, "dy"],
         transition: Float[Array, "dy lags"],

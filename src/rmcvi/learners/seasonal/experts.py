@@ -22,8 +22,8 @@ from jaxtyping import Array, Bool, Float, Int
 from rmcvi.contract import Prediction
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
 from rmcvi.learners.seasonal.settings import Settings
-from rmcvi.learners.seasonal.units import Located, from_asinh, log_slope, to_asinh
-from rmcvi.learners.seasonal.walk import Walk
+from rmcvi.learners.seasonal.units import LocationScale, from_asinh, log_slope, to_asinh
+from rmcvi.learners.seasonal.walk import RandomWalk
 
 BINS = 10
 """Horizons from 1 to 512 rows; beyond, the last bin serves."""
@@ -34,7 +34,7 @@ GAP = 12.0
 CAP = 6.0
 """Nats that one value may weigh."""
 LEAD = 3.0
-"""Nats that the last value is ahead by when it has just been confirmed at a new level."""
+"""Nats by which the last value leads when it has just been confirmed at a new level."""
 NODES = 15
 """Quantiles whose average is the mean."""
 KEEP_PULL, RELUCTANT, LOUDEST = 0.995, 20.0, 20.0
@@ -54,9 +54,9 @@ class Band(eqx.Module):
 
 
 class Experts(eqx.Module):
-    """What each expert says of a row: locations and deviations in its own units."""
+    """What each expert predicts of a row: location and deviation in its own units."""
 
-    told: Located
+    laws: LocationScale
     asinh: tuple[bool, ...] = eqx.field(static=True)
     valid: Bool[Array, "e dy"]
     horizon: Float[Array, "dy"]
@@ -113,14 +113,14 @@ class Skill(eqx.Module):
 
     def deviation(self, experts: Experts) -> Float[Array, "e dy"]:
         """The deviations c dev; 1 where there is no such expert."""
-        wide = experts.told.deviation * jnp.exp(experts.pick(self.width))
+        wide = experts.laws.deviation * jnp.exp(experts.pick(self.width))
         return jnp.where(experts.valid, wide, 1.0)
 
     def errors(
         self, experts: Experts, y: Float[Array, "dy"], scale: Float[Array, "dy"]
     ) -> Float[Array, "e dy"]:
         """Errors in deviations."""
-        error = (experts.transformed(to_asinh, y, scale) - experts.told.location) / self.deviation(
+        error = (experts.transformed(to_asinh, y, scale) - experts.laws.location) / self.deviation(
             experts
         )
         return jnp.where(experts.valid, jnp.clip(error, -1e4, 1e4), 0.0)
@@ -138,11 +138,11 @@ class Skill(eqx.Module):
         return log_density(errors, nu) - jnp.log(self.deviation(experts)) + slopes
 
     def mixed(
-        self, experts: Experts, scale: Float[Array, "dy"], walk: Walk, nu: int, half: float
+        self, experts: Experts, scale: Float[Array, "dy"], walk: RandomWalk, nu: int, half: float
     ) -> "Mixed":
         """The distribution with an interval of `half` deviations, nothing far beyond the range."""
         weights, deviation = self.weights(experts), self.deviation(experts)
-        location = jnp.where(experts.valid, experts.told.location, 0.0)
+        location = jnp.where(experts.valid, experts.laws.location, 0.0)
 
         def at(node, room):
             g = location + node * deviation
@@ -244,7 +244,7 @@ def score(
     experts: Experts,
     y: Float[Array, "dy"],
     scale: Float[Array, "dy"],
-    walk: Walk,
+    walk: RandomWalk,
     settings: Settings,
     level: float,
 ) -> Scored:
@@ -269,7 +269,7 @@ def score(
     return Scored(prediction, far, skill.learn(experts, mixed, errors, logs, y, nu, level))
 
 
-def _range(walk: Walk, room: float) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
+def _range(walk: RandomWalk, room: float) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
     """Where values may lie: `room` margins beyond those seen; not below 0 if none was."""
     margin, some = room * walk.margin, walk.count > 0.0
     low = jnp.where(some, walk.low - margin, -jnp.inf)

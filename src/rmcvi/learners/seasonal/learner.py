@@ -21,23 +21,17 @@ from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns, Moments
-from rmcvi.learners.seasonal.component import (
-    Component,
-    Kind,
-    Path,
-    Row,
-    Value,
-    ahead,
-    learn,
-)
+from rmcvi.learners.seasonal.component import Component, Kind, Path
 from rmcvi.learners.seasonal.design import Design
 from rmcvi.learners.seasonal.experts import Band, Experts, Skill, score
+from rmcvi.learners.seasonal.learn import Value, learn
+from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.state import Learned, SeasonalInfo, SeasonalState
 from rmcvi.learners.seasonal.trial import Trial
-from rmcvi.learners.seasonal.units import Located, Units, to_asinh
-from rmcvi.learners.seasonal.walk import Walk
+from rmcvi.learners.seasonal.units import LocationScale, Units, to_asinh
+from rmcvi.learners.seasonal.walk import RandomWalk
 
 FARTHEST = 1500
 """Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
@@ -167,7 +161,7 @@ class SeasonalLearner(AbstractLearner):
             learned=Learned(
                 components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
                 columns=Columns.unknown(self.design),
-                walk=Walk.unknown(d),
+                walk=RandomWalk.unknown(d),
                 skill=Skill.unknown(m + 2, d),
                 trial=Trial.none(d),
             ),
@@ -236,12 +230,12 @@ class SeasonalLearner(AbstractLearner):
         components, columns, walk = learned.components, learned.columns, learned.walk
         kind, settings, trial = self.kind, self.settings, learned.trial
         season = self._alone(components, columns, row.phase)
-        told, located = jax.vmap(lambda c, mask: ahead(c, c.path, columns, mask, row, self.design))(
-            components, kind.mask
-        )
-        experts = self._experts(located, season, walk, walk.last, walk.gap, columns.known & started)
+        predicted, laws = jax.vmap(
+            lambda c, mask: predict(c, c.path, columns, mask, row, self.design)
+        )(components, kind.mask)
+        experts = self._experts(laws, season, walk, walk.last, walk.gap, columns.known & started)
         scored = score(learned.skill, experts, y, columns.scale, walk, settings, level)
-        components, forecast = self._along(components, columns, row, told.leverage)
+        components, forecast = self._along(components, columns, row, predicted.leverage)
         running = columns.known & started & trial.running & (trial.horizon > 1.5)
         later = self._experts(forecast, season, walk, trial.last, trial.horizon, running)
         unknown = jnp.where(running, y, jnp.nan)
@@ -249,10 +243,10 @@ class SeasonalLearner(AbstractLearner):
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
         columns = columns.count(teaches, row.phase, self.design)
-        value = Value(y, teaches, jnp.where(latest, belief, 0.0))
+        value = Value(y, row.phase, teaches, jnp.where(latest, belief, 0.0))
         components, moved = jax.vmap(
-            lambda c, a, asinh: learn(c, a, columns, asinh, value, row.phase, self.design, settings)
-        )(components, told, kind.asinh)
+            lambda c, p, asinh: learn(c, p, columns, asinh, value, self.design, settings)
+        )(components, predicted, kind.asinh)
         columns = columns.anew(jnp.any(moved, 0))
         confirmed = scored.far & walk.confirms(y, settings.gate)
         walked = walk.learn(y, scored.far, settings.gate)
@@ -302,16 +296,18 @@ class SeasonalLearner(AbstractLearner):
         )
         return eqx.tree_at(lambda c: c.units, learned.components, units), columns
 
-    def _alone(self, components: Component, columns: Columns, phase: Float[Array, ""]) -> Located:
+    def _alone(
+        self, components: Component, columns: Columns, phase: Float[Array, ""]
+    ) -> LocationScale:
         """What the season alone says, in raw units; its deviation is NaN if there is none."""
         first = jax.tree.map(lambda v: v[0], components)
         size = self.design.size
         if not self.design.periods:
-            return Located(jnp.zeros(size), jnp.full(size, jnp.nan))
+            return LocationScale(jnp.zeros(size), jnp.full(size, jnp.nan))
         known = columns.visits[0][self.design.places(phase, self.design.periods[0])[0]] > 0.0
         profile = first.season(columns, phase, self.design)[-1][0]
-        told = first.units.located(profile, jnp.ones(size))
-        return Located(told.location, jnp.where(known, told.deviation, jnp.nan))
+        law = first.units.location_scale(profile, jnp.ones(size))
+        return LocationScale(law.location, jnp.where(known, law.deviation, jnp.nan))
 
     def _along(
         self,
@@ -319,40 +315,40 @@ class SeasonalLearner(AbstractLearner):
         columns: Columns,
         row: Row,
         leverage: Float[Array, "m dy"],
-    ) -> tuple[Component, Located]:
+    ) -> tuple[Component, LocationScale]:
         """The forecast under way, one row on, and what it says of this row.
 
         Its coefficients are taken to be as uncertain as those of the row itself, by `leverage`:
         working that out is the dearest part of a prediction.
         """
 
-        def one(component: Component, mask: Array, lever: Array) -> tuple[Path, Located]:
+        def one(component: Component, mask: Array, lever: Array) -> tuple[Path, LocationScale]:
             path = component.trial
-            told, located = ahead(component, path, columns, mask, row, self.design, lever)
-            unseen = jnp.zeros(self.design.size, bool)
-            state = told.joint.condition(told.mu, jnp.zeros_like(told.mu), unseen)
-            return component.trial.onward(state, self.design), located
+            predicted, law = predict(component, path, columns, mask, row, self.design, lever)
+            mu, unseen = predicted.mu, jnp.zeros(self.design.size, bool)
+            state = predicted.joint.condition(mu, jnp.zeros_like(mu), unseen)
+            return component.trial.onward(state, self.design), law
 
-        paths, located = jax.vmap(one)(components, self.kind.mask, leverage)
-        return eqx.tree_at(lambda c: c.trial, components, paths), located
+        paths, laws = jax.vmap(one)(components, self.kind.mask, leverage)
+        return eqx.tree_at(lambda c: c.trial, components, paths), laws
 
     def _experts(
         self,
-        told: Located,
-        season: Located,
-        walk: Walk,
+        laws: LocationScale,
+        season: LocationScale,
+        walk: RandomWalk,
         last: Float[Array, "dy"],
         horizon: Float[Array, "dy"],
         usable: Bool[Array, "dy"],
     ) -> Experts:
         """The components, the season alone and the last value."""
         wander = walk.deviation * jnp.sqrt(horizon)
-        location = jnp.concatenate([told.location, season.location[None], last[None]])
-        deviation = jnp.concatenate([told.deviation, season.deviation[None], wander[None]])
+        location = jnp.concatenate([laws.location, season.location[None], last[None]])
+        deviation = jnp.concatenate([laws.deviation, season.deviation[None], wander[None]])
         sound = jnp.isfinite(location) & (deviation > 0.0)
         always = jnp.arange(location.shape[0]) == location.shape[0] - 1
         return Experts(
-            told=Located(location, deviation),
+            laws=LocationScale(location, deviation),
             asinh=self.transforms,
             valid=sound & (usable[None] | always[:, None]),
             horizon=horizon,

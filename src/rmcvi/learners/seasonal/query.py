@@ -15,8 +15,9 @@ from jaxtyping import Array, Float
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.learners.seasonal.experts import Band, Experts
+from rmcvi.learners.seasonal.recent import Recent
 from rmcvi.learners.seasonal.smooth import smooth
-from rmcvi.learners.seasonal.units import Located
+from rmcvi.learners.seasonal.units import LocationScale
 
 
 def forecast(
@@ -49,14 +50,12 @@ def _forecast(learner: Any, state: Any, inputs: Inputs, level: float) -> Band:
 def present(learner: Any, state: Any, level: float) -> Band:
     """The row that was taken in last."""
 
-    def located(component):
+    def law(component):
         mean, cov = component.path.state.mean, component.path.state.covariance
         d = learner.dim_obs
-        return component.units.located(mean[:d], jnp.diagonal(cov)[:d])
+        return component.units.location_scale(mean[:d], jnp.diagonal(cov)[:d])
 
-    return _band(
-        learner, state, jax.vmap(located)(state.learned.components), state.recent.y[-1], level
-    )
+    return _band(learner, state, jax.vmap(law)(state.learned.components), state.recent.y[-1], level)
 
 
 def impute(learner: Any, state: Any, lag: int, level: float) -> Band:
@@ -76,26 +75,27 @@ def _impute(learner: Any, state: Any, lag: int, level: float) -> Band:
     recent, kind = state.recent, learner.kind
     us = jax.vmap(state.exogenous.standard)(recent.u)
 
-    def one(component, asinh, mask):
-        rows = (recent.y, us, recent.phase)
-        return smooth(
-            component, state.learned.columns, asinh, mask, *rows, learner.design, learner.settings
-        )
+    def one(component, kind):
+        rows = Recent(recent.y, us, recent.phase)
+        columns = state.learned.columns
+        return smooth(component, columns, kind, rows, learner.design, learner.settings)
 
-    located = jax.vmap(one, out_axes=1)(state.learned.components, kind.asinh, kind.mask)
-    located, ys = jax.tree.map(lambda v: v[-lag - 1 :], (located, recent.y))
-    return jax.vmap(lambda told, y: _band(learner, state, told, y, level))(located, ys)
+    laws = jax.vmap(one, out_axes=1)(state.learned.components, kind)
+    laws, ys = jax.tree.map(lambda v: v[-lag - 1 :], (laws, recent.y))
+    return jax.vmap(lambda law, y: _band(learner, state, law, y, level))(laws, ys)
 
 
-def _band(learner: Any, state: Any, told: Located, y: Float[Array, "dy"], level: float) -> Band:
+def _band(
+    learner: Any, state: Any, laws: LocationScale, y: Float[Array, "dy"], level: float
+) -> Band:
     """Values that were seen as they are, the others by the components."""
     half = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
     walk, size = state.learned.walk, learner.dim_obs
-    last = Located(walk.last[None], walk.deviation[None])
-    told = jax.tree.map(lambda *v: jnp.concatenate(v), told, last, last)
-    lastly = jnp.arange(told.location.shape[0]) >= told.location.shape[0] - 2
+    last = LocationScale(walk.last[None], walk.deviation[None])
+    laws = jax.tree.map(lambda *v: jnp.concatenate(v), laws, last, last)
+    lastly = jnp.arange(laws.location.shape[0]) >= laws.location.shape[0] - 2
     experts = Experts(
-        told=told,
+        laws=laws,
         asinh=learner.transforms,
         valid=state.learned.columns.known[None] != lastly[:, None],
         horizon=jnp.ones(size),

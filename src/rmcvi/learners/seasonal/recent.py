@@ -4,6 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from rmcvi.core.moments import RunningMoments
+
 
 class Recent(eqx.Module):
     """A window of raw rows, latest last; NaN before the first."""
@@ -31,28 +33,22 @@ class Recent(eqx.Module):
 
 
 class Exogenous(eqx.Module):
-    """Mean and variance of u; inputs are known beforehand, so the latest row counts."""
+    """Running units of u; inputs are known beforehand, so the latest row counts."""
 
-    mean: Float[Array, "du"]
-    variance: Float[Array, "du"]
-    count: Float[Array, "du"]
+    values: RunningMoments
 
     @classmethod
     def unknown(cls, width: int) -> "Exogenous":
         """No rows."""
-        return cls(jnp.zeros(width), jnp.zeros(width), jnp.zeros(width))
+        return cls(RunningMoments.prior(width))
 
     def add(self, u: Float[Array, "du"], memory: float) -> "Exogenous":
         """One row more; NaN changes nothing."""
-        seen = ~jnp.isnan(u)
-        count = jnp.where(seen, jnp.minimum(self.count + 1.0, memory), self.count)
-        weight = jnp.where(seen, 1.0 / jnp.maximum(count, 1.0), 0.0)
-        error = jnp.where(seen, u - self.mean, 0.0)
-        variance = (1.0 - weight) * (self.variance + weight * error**2)
-        return Exogenous(self.mean + weight * error, variance, count)
+        return Exogenous(self.values.add(u, ~jnp.isnan(u), memory))
 
     def standard(self, u: Float[Array, "du"]) -> Float[Array, "du"]:
         """Inputs in standard units; 0 for NaN, and as long as an input has not varied."""
-        usable = ~jnp.isnan(u) & (self.variance > 1e-12 * (1e-12 + self.mean**2))
-        root = jnp.sqrt(jnp.where(usable, self.variance, 1.0))
-        return jnp.where(usable, (u - self.mean) / root, 0.0)
+        mean, variance = self.values.mean, self.values.variance
+        usable = ~jnp.isnan(u) & (variance > 1e-12 * (1e-12 + mean**2))
+        root = jnp.sqrt(jnp.where(usable, variance, 1.0))
+        return jnp.where(usable, (u - mean) / root, 0.0)

@@ -12,36 +12,50 @@ from jaxtyping import Array, Bool, Float
 
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.companion import Companion
-from rmcvi.learners.seasonal.component import Component, Path, Row, ahead, extra_noise, standardised
+from rmcvi.learners.seasonal.component import Component, Kind, Path
 from rmcvi.learners.seasonal.design import Design
+from rmcvi.learners.seasonal.predict import Row, extra_noise, predict, standardised
+from rmcvi.learners.seasonal.recent import Recent
 from rmcvi.learners.seasonal.settings import Settings
-from rmcvi.learners.seasonal.units import Located
+from rmcvi.learners.seasonal.units import LocationScale
 
 
 def smooth(
     component: Component,
     columns: Columns,
-    asinh: Bool[Array, ""],
-    mask: Float[Array, "k"],
-    ys: Float[Array, "T dy"],
-    us: Float[Array, "T du"],
-    phases: Float[Array, "T"],
+    kind: Kind,
+    rows: Recent,
     design: Design,
     settings: Settings,
-) -> Located:
-    """Law of g(y) at each row given all of them, parameters held; the start is the average row."""
+) -> LocationScale:
+    """Law of g(y) at each row given all of them, parameters held; the start is the average row.
+
+    Args:
+        component: what was learned.
+        columns: what all components share.
+        kind: inputs that the component uses, and its transformation.
+        rows: the window; its inputs u in standard units.
+        design: sizes and places of the inputs.
+        settings: how values far out are followed.
+    """
     n, one = component.path.state.mean.shape[0], jnp.ones(())
     start = Path(Companion(jnp.zeros(n), jnp.eye(n)), jnp.zeros_like(component.path.older))
 
     def forward(path, row):
-        y, u, phase = row
-        told, _ = ahead(component, path, columns, mask, Row(u, phase, one), design)
-        z, seen = standardised(component, columns, asinh, y)
-        error = jnp.where(seen, z - told.mu, 0.0)
-        ratio, doubt = error**2 / told.variance, jnp.zeros_like(error)
-        extra = extra_noise(ratio, told.variance, doubt, settings.gate)
-        state = told.joint.condition(error, extra, seen)
-        return path.onward(state, design), (told.joint, told.transition, error, extra, seen)
+        now = Row(row.u, row.phase, one)
+        predicted, _ = predict(component, path, columns, kind.mask, now, design)
+        z, seen = standardised(component, columns, kind.asinh, row.y)
+        error = jnp.where(seen, z - predicted.mu, 0.0)
+        ratio, doubt = error**2 / predicted.variance, jnp.zeros_like(error)
+        extra = extra_noise(ratio, predicted.variance, doubt, settings.gate)
+        state = predicted.joint.condition(error, extra, seen)
+        return path.onward(state, design), (
+            predicted.joint,
+            predicted.transition,
+            error,
+            extra,
+            seen,
+        )
 
     def backward(carry, row):
         r, big = carry
@@ -49,13 +63,13 @@ def smooth(
         r, big = _absorb(joint, error, extra, seen, r, big)
         mean = joint.mean + joint.covariance @ r
         cov = joint.covariance - joint.covariance @ big @ joint.covariance
-        out = component.units.located(mean[: design.size], jnp.diagonal(cov)[: design.size])
+        out = component.units.location_scale(mean[: design.size], jnp.diagonal(cov)[: design.size])
         lags = transition.shape[1]
         move = jnp.zeros((n, n)).at[: design.size, :lags].set(transition)
         move = move + jnp.eye(n, k=-design.size)
         return (move.T @ r, move.T @ big @ move), out
 
-    _, tape = jax.lax.scan(forward, start, (ys, us, phases))
+    _, tape = jax.lax.scan(forward, start, rows)
     nothing = jnp.zeros(n), jnp.zeros((n, n))
     return jax.lax.scan(backward, nothing, tape, reverse=True)[1]
 

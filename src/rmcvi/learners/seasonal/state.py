@@ -9,7 +9,7 @@ from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.experts import Skill
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.trial import Trial
-from rmcvi.learners.seasonal.walk import Walk
+from rmcvi.learners.seasonal.walk import RandomWalk
 
 
 class SeasonalInfo(eqx.Module):
@@ -24,7 +24,7 @@ class Learned(eqx.Module):
     components: Component
     """With a leading axis m."""
     columns: Columns
-    walk: Walk
+    walk: RandomWalk
     skill: Skill
     trial: Trial
 

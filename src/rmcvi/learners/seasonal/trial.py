@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.learners.seasonal.component import Component
-from rmcvi.learners.seasonal.walk import Walk
+from rmcvi.learners.seasonal.walk import RandomWalk
 
 SHORTEST, DOUBLINGS = 8, 6
 """Rows of the shortest forecast; the longest has 2^6 times as many."""
@@ -46,7 +46,7 @@ class Trial(eqx.Module):
     def onward(
         self,
         components: Component,
-        walk: Walk,
+        walk: RandomWalk,
         started: Bool[Array, ""],
         moved: Bool[Array, ""],
     ) -> tuple["Trial", Component]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.core.moments import move
 
 FAR = 1e8
-"""Standard units beyond this are not told apart: their squares must not overflow."""
+"""Standard units beyond this all count as this: their squares must not overflow."""
 WINSOR = 6.0
 """Deviations beyond which a value does not move the units further."""
 MAX_ASINH = 20.0
@@ -47,7 +47,7 @@ def log_slope(
     return jnp.where(asinh, -jnp.log(jnp.hypot(1.0, ratio)), 0.0)
 
 
-class Located(eqx.Module):
+class LocationScale(eqx.Module):
     """Location and scale of g(y)."""
 
     location: Float[Array, "*m dy"]
@@ -69,10 +69,12 @@ class Units(eqx.Module):
         """The value z, bounded."""
         return jnp.clip((g - self.centre) / self.deviation, -FAR, FAR)
 
-    def located(self, mean: Float[Array, "dy"], variance: Float[Array, "dy"]) -> Located:
+    def location_scale(
+        self, mean: Float[Array, "dy"], variance: Float[Array, "dy"]
+    ) -> LocationScale:
         """The law of g(y) for that of z."""
         root = jnp.sqrt(jnp.maximum(variance, 0.0))
-        return Located(self.centre + self.deviation * mean, self.deviation * root)
+        return LocationScale(self.centre + self.deviation * mean, self.deviation * root)
 
     def learn(self, z: Float[Array, "dy"], weight: Float[Array, "dy"]) -> "Units":
         """After one value each; `weight` is 0 where none was seen."""

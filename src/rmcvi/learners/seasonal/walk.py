@@ -26,7 +26,7 @@ LONGEST = 4096.0
 TINY = 1e-30
 
 
-class Walk(eqx.Module):
+class RandomWalk(eqx.Module):
     """Last values and the scale of their changes, in raw units."""
 
     last: Float[Array, "dy"]
@@ -52,7 +52,7 @@ class Walk(eqx.Module):
     """Values in a row that were the same."""
 
     @classmethod
-    def unknown(cls, size: int) -> "Walk":
+    def unknown(cls, size: int) -> "RandomWalk":
         """Nothing seen."""
         zeros, endless = jnp.zeros(size), jnp.full(size, jnp.inf, float)
         nothing = jnp.full(size, jnp.nan, float)
@@ -71,7 +71,7 @@ class Walk(eqx.Module):
             repeats=zeros,
         )
 
-    def wait(self, dt: Float[Array, ""]) -> "Walk":
+    def wait(self, dt: Float[Array, ""]) -> "RandomWalk":
         """Before the next row, `dt` later: `gap` is its distance from the last value."""
         gap = jnp.minimum(self.gap + jnp.maximum(dt, 1.0), LONGEST)
         return eqx.tree_at(lambda w: w.gap, self, jnp.where(self.count > 0.0, gap, 1.0))
@@ -98,7 +98,7 @@ class Walk(eqx.Module):
         """How far a value that is far out is followed: 1 if it confirms the one before."""
         return jnp.where(self.confirms(y, gate), 1.0, self.lasts)
 
-    def learn(self, y: Float[Array, "dy"], far: Bool[Array, "dy"], gate: float) -> "Walk":
+    def learn(self, y: Float[Array, "dy"], far: Bool[Array, "dy"], gate: float) -> "RandomWalk":
         """After one row; `far` are values far from all that was expected."""
         seen, first = ~jnp.isnan(y), self.count == 0.0
         confirmed = self.confirms(y, gate)
@@ -115,20 +115,20 @@ class Walk(eqx.Module):
         finer = seen & ~first & (size > 0.0)
         last = jnp.where(doubted, self.last + self.lasts * (y - self.last), y)
         inside = seen & ~doubted
-        told = seen & ~jnp.isnan(self.candidate)
+        judged = seen & ~jnp.isnan(self.candidate)  # whether the doubted value before lasted
         jump = self.candidate - self.base
-        kept = jnp.clip((y - self.base) / jnp.where(told, jump, 1.0), 0.0, 1.0)
+        kept = jnp.clip((y - self.base) / jnp.where(judged, jump, 1.0), 0.0, 1.0)
         pace = 1.0 / jnp.minimum(self.doubts + BELIEVED, REMEMBERED)
 
         def follow(new: Array, old: Array) -> Array:
             return jnp.where(seen, new, old)
 
-        return Walk(
+        return RandomWalk(
             last=follow(last, self.last),
             candidate=follow(jnp.where(doubted, y, jnp.nan), self.candidate),
             base=jnp.where(seen & doubted, self.last, self.base),
-            lasts=jnp.where(told, self.lasts + pace * (kept - self.lasts), self.lasts),
-            doubts=self.doubts + told,
+            lasts=jnp.where(judged, self.lasts + pace * (kept - self.lasts), self.lasts),
+            doubts=self.doubts + judged,
             variance=follow(variance, self.variance),
             quantum=jnp.where(finer, jnp.minimum(self.quantum, size), self.quantum),
             low=jnp.where(inside, jnp.minimum(self._near(self.low), y), self.low),

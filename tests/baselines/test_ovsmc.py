@@ -14,7 +14,9 @@ from jax.flatten_util import ravel_pytree
 import rmcvi
 from rmcvi import Inputs, OnlineEstimator, Trainable
 from rmcvi.baselines import OVSMC, ParticleRecursion, ProposalNetwork, log_evidence
+from rmcvi.baselines.cloud import Cloud
 from rmcvi.baselines.ovsmc import one_step
+from rmcvi.core.observation import Observation
 from rmcvi.models import LinearGaussian, StochasticVolatility
 from tests.baselines._linear import Case, follow, typical_case, z_score
 
@@ -140,7 +142,7 @@ def one_step_case() -> OneStep:
     def objective(flat, first, key, doubly):
         theta, phi = unravel(flat)
         model, proposal = eqx.combine(theta, rest), eqx.combine(phi, phi_rest)
-        ends = (x, log_weight, y, inputs, first, key)
+        ends = (Cloud(x, log_weight), Observation(y, inputs, first), key)
         return one_step(model, case.model, proposal, *ends, doubly=doubly)[0]
 
     def gradient(doubly):

@@ -77,7 +77,7 @@ class FreeBackward(eqx.Module):
         """`log q_t(x)`."""
         return log_density(self.scale, (x - self.mean)[None])[0]
 
-    def ahead(self, model: AbstractModel, inputs: Inputs) -> "FreeBackward":
+    def predicted(self, model: AbstractModel, inputs: Inputs) -> "FreeBackward":
         """The start of the next step: linearised prediction of q_t if the model tells it."""
         if not isinstance(model, KalmanModel):
             return self

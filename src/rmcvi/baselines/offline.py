@@ -93,9 +93,18 @@ def train_offline(
     trainable: Trainable | None = None,
     num: int = 1,
 ) -> Trained:
-    """`epochs` steps of `optimiser`, each on all sequences; compiled once, over all epochs.
+    """Steps of `optimiser`, each on all sequences; compiled once, over all epochs.
 
-    `inputs` has the sequences' two leading axes.
+    Args:
+        model: where p starts.
+        family: where q starts.
+        sequences: observations, NaN = not observed.
+        optimiser: optax transformation, meant for descent.
+        epochs: number of steps.
+        key: for the trajectories.
+        inputs: of the sequences, with their two leading axes (default: none).
+        trainable: which leaves are trained (default: all).
+        num: trajectories per sequence and step.
     """
     check_int("epochs", epochs)
     check_array("sequences", sequences, (None, None, model.dim_obs))
@@ -103,8 +112,9 @@ def train_offline(
     trainable = trainable or Trainable()
     theta, theta_rest = eqx.partition(model, trainable.model)
     phi, phi_rest = eqx.partition(family, trainable.family)
-    arguments = (theta, phi), (theta_rest, phi_rest), sequences, inputs, key
-    (model, family), elbo = _train(optimiser, trainable, epochs, num, *arguments)
+    parts = (theta, phi), (theta_rest, phi_rest)
+    data = (sequences, inputs)
+    (model, family), elbo = _train(optimiser, trainable, epochs, num, parts, data, key)
     return Trained(model, family, elbo)
 
 
@@ -114,12 +124,12 @@ def _train(
     trainable: Trainable,
     epochs: int,
     num: int,
-    start: Any,
-    rest: Any,
-    sequences: Float[Array, "s T dy"],
-    inputs: Inputs,
+    parts: tuple[Any, Any],
+    data: tuple[Float[Array, "s T dy"], Inputs],
     key: Key[Array, ""],
 ) -> tuple[tuple[Any, Any], Float[Array, "epochs"]]:
+    (start, rest), (sequences, inputs) = parts, data
+
     def loss(learned, keys):
         model, family = eqx.combine(learned, rest)
 

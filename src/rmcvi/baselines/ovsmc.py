@@ -15,7 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from rmcvi.baselines.cloud import Cloud, effective_size, normalised, resample, systematic
 from rmcvi.baselines.proposal_network import ProposalNetwork
@@ -23,7 +23,7 @@ from rmcvi.contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_real
 from rmcvi.core.compensated import CompensatedSum
-from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractGaussianModel, check_densities
 
 
@@ -75,23 +75,22 @@ class OVSMC(AbstractRecursion):
         trainable = trainable or Trainable()
         theta, theta_rest = eqx.partition(model, trainable.model)
         phi, phi_rest = eqx.partition(family, trainable.family)
-        first, before = state.t == 0, state.cloud
+        observed, before = Observation(y, inputs, state.t == 0), state.cloud
         k1, k2, k3, k4 = jax.random.split(key, 4)
 
-        def evidence_of(theta, phi, parents, log_weight, key):
+        def evidence_of(theta, phi, parents, key):
             learned, proposal = eqx.combine(theta, theta_rest), eqx.combine(phi, phi_rest)
-            ends = (parents, log_weight, y, inputs, first, key)
-            return one_step(learned, model, proposal, *ends, doubly=self.doubly)
+            return one_step(learned, model, proposal, parents, observed, key, doubly=self.doubly)
 
         ancestor, log_weight, _ = resample(k1, before.log_weight, self.threshold)
-        arguments = (theta, phi, before.x[ancestor], log_weight, k2)
+        arguments = (theta, phi, Cloud(before.x[ancestor], log_weight), k2)
         if self.num_gradient is None:
             grads, (increment, cloud) = jax.grad(evidence_of, (0, 1), has_aux=True)(*arguments)
         else:
             slope, (increment, cloud) = jax.grad(evidence_of, has_aux=True)(*arguments)
             chosen = systematic(k3, before.log_weight, self.num_gradient)
             equal = jnp.full(self.num_gradient, -math.log(self.num_gradient), log_weight.dtype)
-            fresh = (theta, phi, before.x[chosen], equal, k4)
+            fresh = (theta, phi, Cloud(before.x[chosen], equal), k4)
             grads = (slope, jax.grad(evidence_of, 1, has_aux=True)(*fresh)[0])
         sound = jnp.isfinite(increment) & tree.all_finite((cloud.x, grads))
         cloud = tree.where(sound, cloud, before)
@@ -119,45 +118,50 @@ def one_step(
     model: Any,
     frozen: Any,
     proposal: ProposalNetwork,
-    parents: Float[Array, "n dx"],
-    log_weight: Float[Array, "n"],
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    first: Bool[Array, ""],
+    parents: Cloud,
+    observed: Observation,
     key: Key[Array, ""],
     *,
     doubly: bool = False,
 ) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Cloud]]:
     """What to differentiate; then log sum_i W_i w_i and the new particles.
 
-    The proposal sees the model as a constant, `frozen`. If `doubly`, only the gradient of what is
-    to be differentiated has a meaning.
+    Args:
+        model: p.
+        frozen: the model as the proposal sees it, a constant.
+        proposal: r.
+        parents: the ancestors and their weights.
+        observed: y_t and its inputs.
+        key: for the draws.
+        doubly: reparametrise twice; then only the gradient of what is to be differentiated has a
+            meaning.
     """
     frozen = jax.lax.stop_gradient(frozen)
+    before, y, inputs = parents.x, observed.y, observed.inputs
 
     def begin() -> PyTree:
-        return proposal.start(key, frozen, parents.shape[0], y, inputs)
+        return proposal.start(key, frozen, before.shape[0], y, inputs)
 
     def go_on() -> PyTree:
-        noise = jax.random.normal(key, parents.shape, parents.dtype)
+        noise = jax.random.normal(key, before.shape, before.dtype)
         return jax.vmap(lambda v, e: proposal.sample(frozen, v, e, y, inputs, doubly))(
-            parents, noise
+            before, noise
         )
 
     def log_joint(model: Any, x: Float[Array, "n dx"]) -> Float[Array, "n"]:
         def one(x_prev, x):
             prior = jax.lax.cond(
-                first,
+                observed.first,
                 lambda: model.initial_log_prob(x),
                 lambda: model.transition_log_prob(x_prev, x, inputs),
             )
             return prior + model.observed_log_prob(x, y, inputs)
 
-        return jax.vmap(one)(parents, x)
+        return jax.vmap(one)(before, x)
 
-    x, log_r = jax.lax.cond(first, begin, go_on)
+    x, log_r = jax.lax.cond(observed.first, begin, go_on)
     log_w = log_joint(model, x) - log_r
-    new_weight, increment = normalised(log_weight + log_w)
+    new_weight, increment = normalised(parents.log_weight + log_w)
     out = jax.lax.stop_gradient((increment, Cloud(x, new_weight)))
     if not doubly:
         return increment, out

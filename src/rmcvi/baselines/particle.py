@@ -21,7 +21,7 @@ from rmcvi.contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option, check_real
 from rmcvi.core.compensated import CompensatedSum
-from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel, check_densities
 
 
@@ -112,14 +112,15 @@ class ParticleRecursion(AbstractRecursion):
         theta, rest = eqx.partition(model, trainable.model)
         first = state.t == 0
         k1, k2 = jax.random.split(key)
-        moved = move_cloud(k1, model, state.cloud, y, inputs, first, self.proposal, self.threshold)
+        observed = Observation(y, inputs, first)
+        moved = move_cloud(k1, model, state.cloud, observed, self.proposal, self.threshold)
         grads, tangents, tau, total = tree.zeros(theta), state.tangents, state.tau, state.total
         sound = moved.sound
         if tree.has_arrays(tangents) or self.functional is not None:
             links = self.backward.link(k2, model, state.cloud, moved.cloud.x, inputs)
             ends = (links, state.cloud, moved.cloud)
             if tree.has_arrays(tangents):
-                tangents, grads = move_score((theta, rest), tangents, *ends, y, inputs, first)
+                tangents, grads = move_score((theta, rest), tangents, *ends, observed)
             if self.functional is not None:
                 tau, level = move_functional(self.functional, self.forget, tau, *ends, first)
                 total = jax.tree.map(
@@ -152,16 +153,23 @@ def move_cloud(
     key: Key[Array, ""],
     model: AbstractModel,
     cloud: Cloud,
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    first: Bool[Array, ""],
+    observed: Observation,
     proposal: str,
     threshold: float,
 ) -> Moved:
-    """Resample if need be, propose, weigh; weights that are all zero leave the particles alone."""
+    """Resample if need be, propose, weigh; weights that are all zero leave the particles alone.
+
+    Args:
+        key: for ancestors and draws.
+        model: the state-space model.
+        cloud: particles of t - 1.
+        observed: y_t and its inputs.
+        proposal: "bootstrap" or "guided".
+        threshold: share of effective particles below which they are resampled.
+    """
     k1, k2 = jax.random.split(key)
     ancestor, log_weight, resampled = resample(k1, cloud.log_weight, threshold)
-    x, log_w = propose(proposal, k2, model, cloud.x[ancestor], y, inputs, first)
+    x, log_w = propose(proposal, k2, model, cloud.x[ancestor], observed)
     log_weight, increment = normalised(log_weight + log_w)
     sound = jnp.isfinite(increment) & jnp.all(jnp.isfinite(x))
     new = tree.where(sound, Cloud(x, log_weight), cloud)

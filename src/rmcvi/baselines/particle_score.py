@@ -13,12 +13,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from rmcvi.baselines.cloud import Cloud
 from rmcvi.baselines.paris import Links
 from rmcvi.core import tree
-from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel
 
 
@@ -28,18 +28,25 @@ def move_score(
     links: Links,
     before: Cloud,
     now: Cloud,
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    first: Bool[Array, ""],
+    observed: Observation,
 ) -> tuple[PyTree, PyTree]:
-    """Per-particle gradients after y_t, centred, and the increment of the score."""
-    theta, rest = model
+    """Per-particle gradients after y_t, centred, and the increment of the score.
+
+    Args:
+        model: its (trained, rest) partition.
+        tangents: the gradients of t - 1.
+        links: what each particle now averages over.
+        before: particles of t - 1.
+        now: particles of t.
+        observed: y_t and its inputs.
+    """
+    (theta, rest), inputs, first = model, observed.inputs, observed.first
 
     def particle(theta, x_prev, w, x):
         current: AbstractModel = eqx.combine(theta, rest)
         log_m = w @ current.pairwise_log_prob(x_prev, x[None], inputs)[0]
         prior = jnp.where(first, current.initial_log_prob(x), log_m)
-        return prior + current.observed_log_prob(x, y, inputs)
+        return prior + current.observed_log_prob(x, observed.y, inputs)
 
     fresh = links.rows(
         lambda x_prev, w, x: jax.grad(particle)(theta, x_prev, w, x), before.x, now.x

@@ -17,7 +17,11 @@ from rmcvi.baselines.proposals import PROPOSALS, check_proposal
 from rmcvi.contract import Filtered
 from rmcvi.core.checks import check_array, check_int, check_option
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel
+
+RESAMPLE = 0.5
+"""Share of effective particles below which they are resampled: the usual choice."""
 
 
 class ParticleFiltered(eqx.Module):
@@ -37,11 +41,19 @@ def particle_filter(
     key: Key[Array, ""],
     num_particles: int = 1000,
     proposal: str = "bootstrap",
-    threshold: float = 0.5,
 ) -> ParticleFiltered:
-    """Filter a whole sequence, NaN = not observed."""
+    """Filter a whole sequence.
+
+    Args:
+        model: the state-space model.
+        ys: observations, NaN = not observed.
+        inputs: exogenous inputs and step lengths (default: none, usual steps).
+        key: for the draws.
+        num_particles: N.
+        proposal: "bootstrap" or "guided".
+    """
     steps = _steps(model, ys, inputs, num_particles, proposal)
-    return _filter(model, steps, key, num_particles, proposal, threshold)
+    return _filter(model, steps, key, num_particles, proposal)
 
 
 def fixed_lag_smoother(
@@ -53,12 +65,21 @@ def fixed_lag_smoother(
     num_particles: int = 1000,
     lag: int = 10,
     proposal: str = "bootstrap",
-    threshold: float = 0.5,
 ) -> Filtered:
-    """Moments of x_t given y_{0:t+lag} (at the end: all of y); memory O(lag N)."""
+    """Moments of x_t given y_{0:t+lag} (at the end: all of y); memory O(lag N).
+
+    Args:
+        model: the state-space model.
+        ys: observations, NaN = not observed.
+        inputs: exogenous inputs and step lengths (default: none, usual steps).
+        key: for the draws.
+        num_particles: N.
+        lag: rows of the future that are looked at.
+        proposal: "bootstrap" or "guided".
+    """
     steps = _steps(model, ys, inputs, num_particles, proposal)
     lag = min(check_int("lag", lag, 0), len(ys) - 1)
-    return _fixed_lag(model, steps, key, num_particles, lag, proposal, threshold)
+    return _fixed_lag(model, steps, key, num_particles, lag, proposal)
 
 
 def particle_smoother(
@@ -70,12 +91,21 @@ def particle_smoother(
     num_particles: int = 1000,
     num_trajectories: int = 100,
     proposal: str = "bootstrap",
-    threshold: float = 0.5,
 ) -> Float[Array, "{num_trajectories} T dx"]:
-    """Trajectories given all of y, by forward filtering and backward sampling."""
+    """Trajectories given all of y, by forward filtering and backward sampling.
+
+    Args:
+        model: the state-space model.
+        ys: observations, NaN = not observed.
+        inputs: exogenous inputs and step lengths (default: none, usual steps).
+        key: for the draws.
+        num_particles: N.
+        num_trajectories: how many are drawn.
+        proposal: "bootstrap" or "guided".
+    """
     steps = _steps(model, ys, inputs, num_particles, proposal)
     check_int("num_trajectories", num_trajectories)
-    return _sample(model, steps, key, num_particles, num_trajectories, proposal, threshold)
+    return _sample(model, steps, key, num_particles, num_trajectories, proposal)
 
 
 def _steps(
@@ -98,12 +128,11 @@ def _filter(
     key: Key[Array, ""],
     num: int,
     proposal: str,
-    threshold: float,
 ) -> ParticleFiltered:
     def step(cloud, now):
         t, y, inputs = now
         k = jax.random.fold_in(key, t)
-        moved = move_cloud(k, model, cloud, y, inputs, t == 0, proposal, threshold)
+        moved = move_cloud(k, model, cloud, Observation(y, inputs, t == 0), proposal, RESAMPLE)
         law, ess = moved.cloud.moments(), effective_size(moved.cloud.log_weight)
         return moved.cloud, (law.mean, law.covariance, moved.increment, ess)
 
@@ -120,7 +149,6 @@ def _fixed_lag(
     num: int,
     lag: int,
     proposal: str,
-    threshold: float,
 ) -> Filtered:
     size, own = lag + 1, jnp.arange(num, dtype=jnp.int32)
 
@@ -131,7 +159,7 @@ def _fixed_lag(
         cloud, ring, ancestor = state
         t, y, inputs = now
         k = jax.random.fold_in(key, t)
-        moved = move_cloud(k, model, cloud, y, inputs, t == 0, proposal, threshold)
+        moved = move_cloud(k, model, cloud, Observation(y, inputs, t == 0), proposal, RESAMPLE)
         ancestor = jax.lax.cond(
             moved.resampled, lambda: ancestor[:, moved.ancestor], lambda: ancestor
         )
@@ -157,14 +185,13 @@ def _sample(
     num: int,
     num_trajectories: int,
     proposal: str,
-    threshold: float,
 ) -> Float[Array, "num_trajectories T dx"]:
     k_forward, k_last, k_backward = jax.random.split(key, 3)
 
     def forward(cloud, now):
         t, y, inputs = now
         k = jax.random.fold_in(k_forward, t)
-        moved = move_cloud(k, model, cloud, y, inputs, t == 0, proposal, threshold)
+        moved = move_cloud(k, model, cloud, Observation(y, inputs, t == 0), proposal, RESAMPLE)
         return moved.cloud, moved.cloud
 
     last, clouds = jax.lax.scan(forward, Cloud.empty(num, model.dim_state), steps)

@@ -12,11 +12,12 @@ does not depend on x.
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Key
 
 from rmcvi.core.checks import check_instance
 from rmcvi.core.gaussian import Scale, colour, log_density
 from rmcvi.core.inputs import Inputs, split_missing
+from rmcvi.core.observation import Observation
 from rmcvi.families.kalman import initial_moments
 from rmcvi.models import AbstractGaussianModel, AbstractModel
 
@@ -36,11 +37,18 @@ def propose(
     key: Key[Array, ""],
     model: AbstractModel,
     x_prev: Float[Array, "n dx"],
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    first: Bool[Array, ""],
+    observed: Observation,
 ) -> Weighted:
-    """New particles and their log weights, log (m g / r); if `first`, log (chi g / r)."""
+    """New particles and their log weights, log (m g / r); at t = 0, log (chi g / r).
+
+    Args:
+        proposal: "bootstrap" or "guided".
+        key: for the draws.
+        model: the state-space model.
+        x_prev: the ancestors.
+        observed: y_t and its inputs.
+    """
+    y, inputs, first = observed.y, observed.inputs, observed.first
     if proposal == "bootstrap" or not isinstance(model, AbstractGaussianModel):
         x = jax.lax.cond(
             first,

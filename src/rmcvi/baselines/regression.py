@@ -113,11 +113,11 @@ class FunctionRegression(AbstractRecursion):
         """Fit phi^t to y_t, then regress."""
         check_array("y", y, (model.dim_obs,))
         last = self.current(state, family)
-        ahead = last.ahead(model, inputs)
+        later = last.predicted(model, inputs)
         start = eqx.combine(
-            tree.where(state.t == 0, state.phi, eqx.filter(ahead, eqx.is_inexact_array)), family
+            tree.where(state.t == 0, state.phi, eqx.filter(later, eqx.is_inexact_array)), family
         )
-        anchor = Anchor(last.mean, last.scale, ahead.mean, ahead.scale)
+        anchor = Anchor(last.mean, last.scale, later.mean, later.scale)
         now = _Now(self, last, state.fit, anchor, model, y, inputs, state.t == 0)
         k1, k2, k3 = jax.random.split(key, 3)
         fitted = self._fit(start, now, k1)

@@ -73,8 +73,8 @@ class PerStepFamily(AbstractFamily[DiagonalGaussian]):
     def warm_start(self, model: KalmanModel, inputs: Inputs) -> "PerStepFamily":
         """The family of the next step: linearised prediction of q_t, networks kept."""
         now = Moments(self.mean, jnp.diag(positive(self.raw_scale) ** 2), jnp.zeros(()))
-        ahead = predict(model, now, inputs)
-        scale = jnp.sqrt(jnp.diagonal(ahead.covariance))
+        later = predict(model, now, inputs)
+        scale = jnp.sqrt(jnp.diagonal(later.covariance))
         return eqx.tree_at(
-            lambda f: (f.mean, f.raw_scale), self, (ahead.mean, unconstrained(scale))
+            lambda f: (f.mean, f.raw_scale), self, (later.mean, unconstrained(scale))
         )

@@ -13,13 +13,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from rmcvi.contract import Gradients
 from rmcvi.core import tree
-from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel
-from rmcvi.recursion.value import Cloud, Slot, Value
+from rmcvi.recursion.value import Slot, Value
 from rmcvi.recursion.windowed import terminal_score
 
 
@@ -49,17 +49,24 @@ def forward_gradients(
     model: tuple[PyTree, PyTree],
     family: tuple[PyTree, PyTree],
     tangents: Tangents,
-    before: Cloud,
     value: Value,
     chains: Any,
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    t: Int[Array, ""],
+    observed: Observation,
     entropy: str,
 ) -> tuple[Tangents, Gradients]:
-    """Move u and v one step on; `chains(phi)` recomputes the recent carries."""
+    """Move u and v one step on.
+
+    Args:
+        model: (trained, rest) partition of the model.
+        family: the same of the family.
+        tangents: u and v of t - 1.
+        value: h, weights and coefficients of t.
+        chains: phi -> the recent carries, recomputed.
+        observed: y_t and its inputs.
+        entropy: how that of the kernels is taken.
+    """
     slot, theta, phi = value.slot, model[0], family[0]
-    linked = t > 0
+    inputs, linked = observed.inputs, ~observed.first
     if tree.has_arrays(phi):
         fixed = eqx.combine(*model)
 
@@ -72,14 +79,14 @@ def forward_gradients(
 
         def terminal(phi):
             q = eqx.combine(phi, family[1])
-            return terminal_score(q, chains(phi)[1], before, value, t, entropy)
+            return terminal_score(q, chains(phi)[1], value, linked, entropy)
 
         fresh = jax.vmap(jax.grad(particle), (None, 0, 0))(phi, slot.x, slot.coefficient)
         u, drift = tree.centre(_carry_on(slot, tangents.family, fresh, linked))
         phi = tree.add(drift, jax.grad(terminal)(phi))
         tangents = eqx.tree_at(lambda s: s.family, tangents, u)
     if tree.has_arrays(theta):
-        fresh = _model_tangents(*model, slot, y, inputs, linked)
+        fresh = _model_tangents(*model, slot, observed)
         v = jax.tree.map(slot.weights.average, tangents.model)
         v = tree.add(tree.where(linked, v, tree.zeros(v)), fresh)
         v, theta = tree.centre(v)
@@ -97,17 +104,16 @@ def _model_tangents(
     theta: PyTree,
     rest: PyTree,
     slot: Slot,
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    linked: Bool[Array, ""],
+    observed: Observation,
 ) -> PyTree:
     """grad_theta of sum_j w_ij log m(x_j, x_i) + log g(x_i, y_t), per particle."""
+    inputs = observed.inputs
 
     def particle(theta, x, weights):
         model: AbstractModel = eqx.combine(theta, rest)
         log_m = weights.transition(model, slot.x_prev, x[None], inputs)
-        prior = jnp.where(linked, weights.expect(log_m)[0], model.initial_log_prob(x))
-        return prior + model.observed_log_prob(x, y, inputs)
+        prior = jnp.where(observed.first, model.initial_log_prob(x), weights.expect(log_m)[0])
+        return prior + model.observed_log_prob(x, observed.y, inputs)
 
     rows = slot.weights.rows()
     return jax.vmap(jax.grad(particle), (None, 0, 0))(theta, slot.x, rows)

@@ -19,6 +19,7 @@ from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.families import PerStepFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_control
@@ -106,13 +107,14 @@ class PerStepRMCVI(AbstractRecursion):
         check_array("y", y, (model.dim_obs,))
         first, last = state.t == 0, self.current(state, family)
         carry_prev = last.parameters()
-        ahead = eqx.filter(last.warm_start(model, inputs), eqx.is_inexact_array)
-        start = eqx.combine(tree.where(first, state.phi, ahead), family)
+        predicted = eqx.filter(last.warm_start(model, inputs), eqx.is_inexact_array)
+        start = eqx.combine(tree.where(first, state.phi, predicted), family)
+        observed = Observation(y, inputs, first)
         est = Estimator(self.num_particles, self.backward, self.entropy, "unbiased")
 
         def estimate(current, k):
-            now = current.parameters()
-            return propagate(est, model, current, state.cloud, carry_prev, now, y, inputs, first, k)
+            carries = (carry_prev, current.parameters())
+            return propagate(est, model, current, state.cloud, carries, observed, k)
 
         k_fit, k_end = jax.random.split(key)
         fitted = self._fit(start, estimate, model, carry_prev, inputs, first, k_fit)
@@ -120,16 +122,7 @@ class PerStepRMCVI(AbstractRecursion):
         theta = eqx.partition(model, (trainable or Trainable()).model)
         nothing = eqx.partition(fitted, False)
         tangents, grads = forward_gradients(
-            theta,
-            nothing,
-            state.tangents,
-            state.cloud,
-            value,
-            None,
-            y,
-            inputs,
-            state.t,
-            self.entropy,
+            theta, nothing, state.tangents, value, None, observed, self.entropy
         )
         offset = state.offset.add(value.level)
         smoothed = _one_step_mean(model, fitted, carry_prev, value, inputs)
@@ -204,7 +197,7 @@ def _score_objective(
     q, num = family.distribution, value.cloud.x.shape[0]
     slot, weight = value.slot, jnp.where(first, jnp.zeros(num), jnp.full(num, 1.0 / num))
     particles = (slot.x, slot.coefficient, weight)
-    back = backward_score(family, model, carry_prev, inputs, slot.origin, *particles, entropy)
+    back = backward_score(family, model, carry_prev, inputs, slot.origin, particles, entropy)
     eta = family.marginal(family.parameters())
     linear = tree.vdot(q.relative(eta, value.cloud.origin), value.cloud.terminal)
     return back + linear + (0.0 if entropy == "sampled" else q.entropy(eta))

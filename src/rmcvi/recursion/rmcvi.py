@@ -16,8 +16,10 @@ from rmcvi.contract import AbstractRecursion, Filtered, Info, Result, Step, Trai
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option, check_real
 from rmcvi.core.compensated import CompensatedSum
+from rmcvi.core.observation import Observation
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel, check_densities
+from rmcvi.recursion.adjoint import Window
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_block, check_control
 from rmcvi.recursion.forward import Tangents, check_tangents, forward_gradients
 from rmcvi.recursion.functional import AdditiveFunctional, FunctionalState
@@ -34,7 +36,7 @@ from rmcvi.recursion.value import (
     standing_slot,
 )
 from rmcvi.recursion.weights import DenseWeights
-from rmcvi.recursion.windowed import Window, windowed_gradients
+from rmcvi.recursion.windowed import Replayed, WindowSettings, windowed_gradients
 
 ENTROPIES = ("closed", "empirical", "sampled")
 
@@ -178,33 +180,23 @@ class RMCVI(AbstractRecursion):
         (before_carry, now_carry), pull = jax.vjp(chains, phi[0])
         carry_prev, carry = jax.tree.map(lambda v: v[-1], (before_carry, now_carry))
         est = Estimator(self.num_particles, self.backward, self.entropy, self.control)
-        value = propagate(
-            est, model, family, state.cloud, carry_prev, carry, y, inputs, t == 0, key
-        )
+        observed = Observation(y, inputs, t == 0)
+        value = propagate(est, model, family, state.cloud, (carry_prev, carry), observed, key)
         sound = is_sound(value)
         value = tree.where(sound, value, stand_still(self.backward, state.cloud, state.entropy))
         carry = tree.where(sound, carry, state.carry)
         history = history.forget_last(~sound)
         if self.gradient == "windowed":
             memory = state.memory.put(t, value.slot)
+            replayed = Replayed((before_carry, now_carry), pull)
+            settings = WindowSettings(self.entropy, self.reuse, self.negligible)
             grads, adjoint = windowed_gradients(
-                theta,
-                phi,
-                memory,
-                history,
-                state.cloud,
-                value,
-                (before_carry, now_carry),
-                pull,
-                t,
-                self.entropy,
-                self.reuse,
-                self.negligible,
+                (theta, phi), memory, history, value, replayed, t, settings
             )
             mass, beyond = adjoint.mass, adjoint.beyond
         else:
             memory, grads = forward_gradients(
-                theta, phi, state.memory, state.cloud, value, chains, y, inputs, t, self.entropy
+                theta, phi, state.memory, value, chains, observed, self.entropy
             )
             memory = tree.where(sound & tree.all_finite(grads), memory, state.memory)
             mass, beyond = jnp.zeros(0), jnp.zeros(())

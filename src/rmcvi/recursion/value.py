@@ -11,7 +11,6 @@ Statistics T are taken relative to the particles' mean, so that float32 does not
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.observation import Observation
 from rmcvi.families import AbstractExponentialFamily, AbstractFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, Tilts
@@ -78,20 +78,29 @@ def propagate(
     model: AbstractModel,
     family: AbstractFamily,
     before: Cloud,
-    carry_prev: PyTree,
-    carry: PyTree,
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    first: Any,
+    carries: tuple[PyTree, PyTree],
+    observed: Observation,
     key: Key[Array, ""],
 ) -> Value:
-    """Draw x_t from q_t and move h, c and k one step on; `first` marks t = 0."""
-    q = family.distribution
+    """Draw x_t from q_t and move h, c and k one step on.
+
+    Args:
+        est: the choices.
+        model: p.
+        family: q.
+        before: particles of t - 1.
+        carries: a_{t-1} and a_t.
+        observed: y_t and its inputs.
+        key: for the draws.
+    """
+    q, (carry_prev, carry) = family.distribution, carries
+    y, inputs, first = observed.y, observed.inputs, observed.first
     k1, k2 = jax.random.split(key)
     eta = family.marginal(carry)
     x = q.sample(k1, eta, est.num_particles)
+    kernels = _kernels(model, family, before, carry_prev, inputs)
     weights, f_bar, entropies, coefficient = _backward_means(
-        est, model, family, before, carry_prev, x, inputs, k2
+        est, model, before, kernels, x, inputs, k2
     )
     log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
     log_chi = jax.vmap(model.initial_log_prob)(x)
@@ -112,15 +121,13 @@ def propagate(
 def _backward_means(
     est: Estimator,
     model: AbstractModel,
-    family: AbstractFamily,
     before: Cloud,
-    carry_prev: PyTree,
+    kernels: "Kernels",
     x: Float[Array, "n dx"],
     inputs: Inputs,
     key: Key[Array, ""],
 ) -> tuple[AbstractWeights, Array, Array, PyTree]:
     """Weights, f_i, closed entropies and c_i; in blocks of rows where the weights are."""
-    kernels = _kernels(model, family, before, carry_prev, inputs)
 
     def means(x):
         weights, f, entropies, means = _pair_terms(est, model, before, kernels, x, inputs, key)
@@ -133,13 +140,13 @@ def _backward_means(
         return means(x)
 
     def rows(x):
-        weights, *told = means(x)
-        return weights.ess(), told
+        weights, *rest = means(x)
+        return weights.ess(), rest
 
-    ess, told = jax.lax.map(rows, in_blocks(x, backward.block))
-    told = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), told)
+    ess, rest = jax.lax.map(rows, in_blocks(x, backward.block))
+    rest = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), rest)
     tilts = Tilts(kernels.tilt, x, kernels.statistics)
-    return backward.compress(tilts, jnp.mean(ess)), *told
+    return backward.compress(tilts, jnp.mean(ess)), *rest
 
 
 class Kernels(eqx.Module):

@@ -2,143 +2,69 @@
 
 grad L_t - grad L_{t-1}
     = sum_s sum_i d_s[i] grad{ <eta_{s-1} + eta~(x_si), c_si> + Entropy } + terminals
-d_t = 1/N,  d_{t-1} = W_t' (1/N) - 1/N,  d_{s-1} = W_s' d_s.
 
-d_{t-1} has zero mass, so |d_s| contracts: a window of L steps is enough, and |d| at its end says
-so; where it is negligible sooner, the rest of the window is not worked on. Cost O(L (N^2 + N P))
-and memory O(L N^2), free of any N x P term.
+with the coefficients d_s of `adjoint`. Cost O(L (N^2 + N P)) and memory O(L N^2), free of any N x P
+term.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import Gradients
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.recursion.adjoint import Adjoint, Window, sweep
 from rmcvi.recursion.blocks import summed_gradient
 from rmcvi.recursion.history import History
 from rmcvi.recursion.value import Cloud, Slot, Value
 
 
-class Window(eqx.Module):
-    """The last L slots in a ring: step s lies at s mod L."""
+class Replayed(eqx.Module):
+    """The recent carries, recomputed with the current phi, and the derivative of that."""
 
-    slots: Slot
-    filled: Int[Array, ""]
-    """Number of slots that hold a step."""
-
-    @classmethod
-    def empty(cls, length: int, slot: Slot) -> "Window":
-        """L copies of a slot without weight."""
-        slots = jax.tree.map(lambda v: jnp.broadcast_to(v, (length, *v.shape)), slot)
-        return cls(slots, jnp.zeros((), int))
-
-    @property
-    def length(self) -> int:
-        """L."""
-        return self.slots.x.shape[0]
-
-    def put(self, t: Int[Array, ""], slot: Slot) -> "Window":
-        """Overwrite the oldest slot."""
-        filled = jnp.minimum(self.filled + 1, self.length)
-        at = t % self.length
-        slots = jax.tree.map(lambda ring, new: _write(ring, new, at), self.slots, slot)
-        return Window(slots, filled)
-
-    def lengthened(self, t: Int[Array, ""], length: int, slot: Slot) -> "Window":
-        """The same steps in a ring of `length`, after `t` steps; `slot` fills the rest."""
-        times = t - 1 - jnp.arange(self.length)
-
-        def spread(old, filler):
-            ring = jnp.broadcast_to(filler, (length, *filler.shape))
-            return ring.at[times % length].set(old[times % self.length])
-
-        return Window(jax.tree.map(spread, self.slots, slot), self.filled)
+    chains: tuple[PyTree, PyTree]
+    """a_{s-1} of the window's steps, and a_s of the last two."""
+    pull: Callable[[tuple[PyTree, PyTree]], tuple[PyTree]]
+    """Cotangents of both to one of phi, as `jax.vjp` gives it."""
 
 
-def _write(ring: Array, new: Array, at: Int[Array, ""]) -> Array:
-    return jax.lax.dynamic_update_index_in_dim(ring, new, at, 0)
+class WindowSettings(eqx.Module):
+    """How the window is used; `RMCVI` says what these are."""
 
-
-class Adjoint(eqx.Module):
-    """Coefficients of the window's steps, in ring order."""
-
-    row: Float[Array, "lags n"]
-    """d_s."""
-    column: Float[Array, "lags n"]
-    """W_s' d_s."""
-    cross: Float[Array, "lags dx n"]
-    """W_s' (d_s * (x_s - mean x_s)): all a Gaussian transition needs to know of the pairs."""
-    mass: Float[Array, "lags"]
-    """|d_s|_1, newest first."""
-    beyond: Float[Array, ""]
-
-
-def sweep(
-    window: Window, t: Int[Array, ""], reuse: bool = False, negligible: float = 0.0
-) -> Adjoint:
-    """Push the newest step's mass back through the window, one matrix product per lag.
-
-    Once no more than `negligible` of it is left, older steps are not looked at. With `reuse` the
-    mass of the step before is not taken off: the increments of all steps in the window are summed,
-    and averaged over them (docs/theory/windowed.md, W14).
-    """
-    x = window.slots.x
-    length, num, dim = x.shape
-    uniform = jnp.full(num, 1.0 / num, x.dtype)
-    newest = uniform / jnp.maximum(window.filled, 1) if reuse else uniform
-
-    def goes_on(loop):
-        lag, d, _ = loop
-        # Not "greater than", so that a mass that is not a number shows.
-        return (lag < length) & ~(jnp.sum(jnp.abs(d)) <= negligible * jnp.sum(newest))
-
-    def back(loop):
-        lag, d, found = loop
-        at = (t - lag) % length
-        slot = jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, at, 0, False), window.slots)
-        deviation = (slot.x - jnp.mean(slot.x, 0, keepdims=True)).T
-        alive = (lag < window.filled).astype(d.dtype)
-        linked = alive * (lag < t)
-        pushed = linked * slot.weights.push(jnp.concatenate([d[None], d[None] * deviation]))
-        new, row = pushed[0], alive * d
-        if not reuse:
-            new = new - jnp.where(lag == 0, linked * uniform, jnp.zeros_like(d))
-        told = (row, pushed[0], pushed[1:], jnp.sum(jnp.abs(row)))
-        places = (at, at, at, lag)
-        return lag + 1, new, tuple(map(_write, found, told, places))
-
-    shapes = ((length, num), (length, num), (length, dim, num), (length,))
-    empty = tuple(jnp.zeros(shape, x.dtype) for shape in shapes)
-    lag = jnp.zeros((), int)
-    _, last, (row, column, cross, mass) = jax.lax.while_loop(goes_on, back, (lag, newest, empty))
-    beyond = jnp.sum(jnp.abs(last - newest if reuse else last))
-    return Adjoint(row, column, cross, mass, beyond)
+    entropy: str = eqx.field(static=True)
+    reuse: bool = eqx.field(static=True)
+    negligible: float = eqx.field(static=True)
 
 
 def windowed_gradients(
-    model: tuple[PyTree, PyTree],
-    family: tuple[PyTree, PyTree],
+    parts: tuple[tuple[PyTree, PyTree], tuple[PyTree, PyTree]],
     window: Window,
     history: History,
-    before: Cloud,
     value: Value,
-    chains: tuple[PyTree, PyTree],
-    pull: Any,
+    replayed: Replayed,
     t: Int[Array, ""],
-    entropy: str,
-    reuse: bool,
-    negligible: float,
+    settings: WindowSettings,
 ) -> tuple[Gradients, Adjoint]:
-    """Both gradient increments; `model` and `family` come as (trained, rest) partitions."""
-    length = window.length
-    adjoint = sweep(window, t, reuse, negligible)
+    """Both gradient increments, and the coefficients behind them.
+
+    Args:
+        parts: (trained, rest) partitions of the model and of the family.
+        window: the last steps, that of t among them.
+        history: their observations and inputs.
+        value: h, weights and coefficients of t.
+        replayed: their carries.
+        t: the time.
+        settings: how the window is used.
+    """
+    (model, family), length = parts, window.length
+    chains, entropy = replayed.chains, settings.entropy
+    adjoint = sweep(window, t, settings.reuse, settings.negligible)
     ring = (t - length + 1 + jnp.arange(length)) % length
     order = length - 1 - (t - jnp.arange(length)) % length
     recent = jax.tree.map(lambda v: v[-length:][order], (history.y, history.inputs))
@@ -150,14 +76,13 @@ def windowed_gradients(
 
         def past(phi, carry, slot, particles):
             q = eqx.combine(phi, family[1])
-            (inputs, origin), (x, c, d) = slot, particles
-            return backward_score(q, fixed, carry, inputs, origin, x, c, d, entropy)
+            return backward_score(q, fixed, carry, *slot, particles, entropy)
 
         def ends(phi, before_carry, now_carry):
             q = eqx.combine(phi, family[1])
-            if reuse:
+            if settings.reuse:
                 return reused_terminal(q, before_carry, now_carry, window, value, t, entropy)
-            return terminal_score(q, now_carry, before, value, t, entropy)
+            return terminal_score(q, now_carry, value, t > 0, entropy)
 
         slots, linked = window.slots, adjoint.row * (time > 0)[:, None]
         phi_past, past_bar = summed_gradient(
@@ -170,7 +95,7 @@ def windowed_gradients(
         )
         phi_ends, before_bar, now_bar = jax.grad(ends, (0, 1, 2))(phi, *chains)
         before_bar = jax.tree.map(lambda v, w: v + w[ring], before_bar, past_bar)
-        phi = tree.add(tree.add(phi_past, phi_ends), pull((before_bar, now_bar))[0])
+        phi = tree.add(tree.add(phi_past, phi_ends), replayed.pull((before_bar, now_bar))[0])
     if tree.has_arrays(theta):
         theta = model_gradient(*model, window.slots, adjoint, time, *recent)
     return Gradients(theta, phi), adjoint
@@ -182,13 +107,22 @@ def backward_score(
     carry: PyTree,
     inputs: Inputs,
     origin: Float[Array, "dx"],
-    x: Float[Array, "n dx"],
-    coefficient: PyTree,
-    d: Float[Array, "n"],
+    particles: tuple[Float[Array, "n dx"], PyTree, Float[Array, "n"]],
     entropy: str,
 ) -> Float[Array, ""]:
-    """sum_i d[i] {<eta_{s-1} + eta~(x_i), c_i> + Entropy} of one step, all but phi constant."""
+    """sum_i d[i] {<eta_{s-1} + eta~(x_i), c_i> + Entropy} of one step, all but phi constant.
+
+    Args:
+        family: q.
+        model: p.
+        carry: a_{s-1}.
+        inputs: those of s.
+        origin: point relative to which the statistics are taken.
+        particles: x, c and d.
+        entropy: whether it is "closed", and added.
+    """
     q, eta_prev = family.distribution, family.marginal(carry)
+    x, coefficient, d = particles
 
     def particle(x, c):
         eta = tree.add(eta_prev, family.potential(model, carry, x, inputs))
@@ -210,15 +144,14 @@ def _terminal(
 def terminal_score(
     family: AbstractFamily,
     carries: PyTree,
-    before: Cloud,
     value: Value,
-    t: Int[Array, ""],
+    linked: Bool[Array, ""],
     entropy: str,
 ) -> Float[Array, ""]:
-    """<eta_t, k_t> + Entropy(eta_t), minus the same at t - 1."""
+    """<eta_t, k_t> + Entropy(eta_t), minus the same at t - 1 if there is one (`linked`)."""
     last, previous = (jax.tree.map(lambda v, i=i: v[i], carries) for i in (-1, -2))
     now = _terminal(family, last, value.cloud, entropy)
-    return now - jnp.where(t > 0, _terminal(family, previous, before, entropy), 0.0)
+    return now - jnp.where(linked, _terminal(family, previous, value.slot, entropy), 0.0)
 
 
 def reused_terminal(

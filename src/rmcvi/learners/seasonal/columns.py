@@ -67,12 +67,12 @@ class Columns(eqx.Module):
             visits=[v.at[j].add(new) for v, j in zip(self.visits, places, strict=True)],
         )
 
-    def anew(self, which: Bool[Array, "dy"]) -> "Columns":
+    def restart(self, which: Bool[Array, "dy"]) -> "Columns":
         """Some columns at a new level, whose units rest on few values."""
         values = jnp.where(which, jnp.minimum(self.values, ANEW), self.values)
         return eqx.tree_at(lambda c: c.values, self, values)
 
-    def meet(
+    def find_known(
         self, recent: Float[Array, "n dy"]
     ) -> tuple["Columns", Bool[Array, "n dy"], Bool[Array, "dy"]]:
         """The columns, those now known among them, values to rest on, and which became known."""

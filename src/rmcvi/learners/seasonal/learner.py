@@ -20,18 +20,20 @@ from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.learners.seasonal import query
-from rmcvi.learners.seasonal.columns import STUCK, Columns, Moments
-from rmcvi.learners.seasonal.component import Component, Kind, Path
+from rmcvi.learners.seasonal.columns import STUCK, Columns
+from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Band, Experts, Skill, score
+from rmcvi.learners.seasonal.experts import Band, Skill, score
 from rmcvi.learners.seasonal.learn import Value, learn
+from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
 from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.state import Learned, SeasonalInfo, SeasonalState
 from rmcvi.learners.seasonal.trial import Trial
-from rmcvi.learners.seasonal.units import LocationScale, Units, to_asinh
+from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
+from rmcvi.learners.seasonal.warm_up import first_units
 
 FARTHEST = 1500
 """Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
@@ -187,8 +189,8 @@ class SeasonalLearner(AbstractLearner):
         recent = state.recent.push(y, u, phase)
         exogenous = state.exogenous.add(u, self.settings.memory)
         started = state.t >= self.warm
-        components, columns = self._meet(state, recent, started)
         before = state.learned
+        components, columns = first_units(before, recent.y[:-1], self.kind.asinh, started)
         learned = Learned(components, columns, before.walk.wait(dt), before.skill, before.trial)
         # Usually one row; once, when the first columns are known, the rows that waited for it too.
         size = recent.y.shape[0]
@@ -229,15 +231,20 @@ class SeasonalLearner(AbstractLearner):
         """
         components, columns, walk = learned.components, learned.columns, learned.walk
         kind, settings, trial = self.kind, self.settings, learned.trial
-        season = self._alone(components, columns, row.phase)
+        season = season_alone(components, columns, row.phase, self.design)
+        last = LocationScale(walk.last, walk.deviation)
+        known = columns.known & started
         predicted, laws = jax.vmap(
             lambda c, mask: predict(c, c.path, columns, mask, row, self.design)
         )(components, kind.mask)
-        experts = self._experts(laws, season, walk, walk.last, walk.gap, columns.known & started)
+        experts = assemble(laws, season, last, self.transforms, walk.gap, known)
         scored = score(learned.skill, experts, y, columns.scale, walk, settings, level)
-        components, forecast = self._along(components, columns, row, predicted.leverage)
-        running = columns.known & started & trial.running & (trial.horizon > 1.5)
-        later = self._experts(forecast, season, walk, trial.last, trial.horizon, running)
+        components, forecast = trial_forecast(
+            components, columns, kind.mask, row, predicted.leverage, self.design
+        )
+        running = known & trial.running & (trial.horizon > 1.5)
+        last = LocationScale(trial.last, walk.deviation)
+        later = assemble(forecast, season, last, self.transforms, trial.horizon, running)
         unknown = jnp.where(running, y, jnp.nan)
         skill = score(scored.skill, later, unknown, columns.scale, walk, settings, level).skill
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
@@ -247,7 +254,7 @@ class SeasonalLearner(AbstractLearner):
         components, moved = jax.vmap(
             lambda c, p, asinh: learn(c, p, columns, asinh, value, self.design, settings)
         )(components, predicted, kind.asinh)
-        columns = columns.anew(jnp.any(moved, 0))
+        columns = columns.restart(jnp.any(moved, 0))
         confirmed = scored.far & walk.confirms(y, settings.gate)
         walked = walk.learn(y, scored.far, settings.gate)
         trial, components = trial.onward(components, walked, started, jnp.any(moved))
@@ -269,90 +276,6 @@ class SeasonalLearner(AbstractLearner):
         if self.phase_input:
             u, clock = u[1:], jnp.where(jnp.isnan(u[0]), clock, u[0] % turn)
         return u, clock, dt
-
-    def _meet(
-        self, state: SeasonalState, recent: Recent, started: Bool[Array, ""]
-    ) -> tuple[Component, Columns]:
-        """Columns that have become known get their units."""
-        before = recent.y[:-1]
-
-        def meet(units: Units, columns: Columns) -> tuple[Units, Columns]:
-            columns, valid, new = columns.meet(before)
-
-            def found(old: Units, asinh: Array) -> Units:
-                scale = jnp.broadcast_to(columns.scale, before.shape)
-                first = Moments.of(to_asinh(before, scale, asinh), valid)
-                return Units(
-                    jnp.where(new, first.mean, old.centre),
-                    jnp.where(new, first.variance, old.variance),
-                )
-
-            return jax.vmap(found)(units, self.kind.asinh), columns
-
-        learned = state.learned
-        unknown = started & ~jnp.all(learned.columns.known)
-        units, columns = jax.lax.cond(
-            unknown, meet, lambda *same: same, learned.components.units, learned.columns
-        )
-        return eqx.tree_at(lambda c: c.units, learned.components, units), columns
-
-    def _alone(
-        self, components: Component, columns: Columns, phase: Float[Array, ""]
-    ) -> LocationScale:
-        """What the season alone says, in raw units; its deviation is NaN if there is none."""
-        first = jax.tree.map(lambda v: v[0], components)
-        size = self.design.size
-        if not self.design.periods:
-            return LocationScale(jnp.zeros(size), jnp.full(size, jnp.nan))
-        known = columns.visits[0][self.design.places(phase, self.design.periods[0])[0]] > 0.0
-        profile = first.season(columns, phase, self.design)[-1][0]
-        law = first.units.location_scale(profile, jnp.ones(size))
-        return LocationScale(law.location, jnp.where(known, law.deviation, jnp.nan))
-
-    def _along(
-        self,
-        components: Component,
-        columns: Columns,
-        row: Row,
-        leverage: Float[Array, "m dy"],
-    ) -> tuple[Component, LocationScale]:
-        """The forecast under way, one row on, and what it says of this row.
-
-        Its coefficients are taken to be as uncertain as those of the row itself, by `leverage`:
-        working that out is the dearest part of a prediction.
-        """
-
-        def one(component: Component, mask: Array, lever: Array) -> tuple[Path, LocationScale]:
-            path = component.trial
-            predicted, law = predict(component, path, columns, mask, row, self.design, lever)
-            mu, unseen = predicted.mu, jnp.zeros(self.design.size, bool)
-            state = predicted.joint.condition(mu, jnp.zeros_like(mu), unseen)
-            return component.trial.onward(state, self.design), law
-
-        paths, laws = jax.vmap(one)(components, self.kind.mask, leverage)
-        return eqx.tree_at(lambda c: c.trial, components, paths), laws
-
-    def _experts(
-        self,
-        laws: LocationScale,
-        season: LocationScale,
-        walk: RandomWalk,
-        last: Float[Array, "dy"],
-        horizon: Float[Array, "dy"],
-        usable: Bool[Array, "dy"],
-    ) -> Experts:
-        """The components, the season alone and the last value."""
-        wander = walk.deviation * jnp.sqrt(horizon)
-        location = jnp.concatenate([laws.location, season.location[None], last[None]])
-        deviation = jnp.concatenate([laws.deviation, season.deviation[None], wander[None]])
-        sound = jnp.isfinite(location) & (deviation > 0.0)
-        always = jnp.arange(location.shape[0]) == location.shape[0] - 1
-        return Experts(
-            laws=LocationScale(location, deviation),
-            asinh=self.transforms,
-            valid=sound & (usable[None] | always[:, None]),
-            horizon=horizon,
-        )
 
     def forecast(
         self,

@@ -1,4 +1,4 @@
-"""Does it conform? Checks of models, families, recursions and learners, told in sentences.
+"""Does it conform? Checks of models, families, recursions and learners, reported in sentences.
 
 report = rmcvi.checks.model(my_model)
 print(report)

@@ -66,16 +66,16 @@ class CallError(Exception):
 
 
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result; what it raises is told under its own name."""
+    """The function's result; what it raises is reported under its own name."""
     try:
         return function(*arguments)
     except CallError:
         raise
     except Exception as error:
-        raise CallError(told(name, error)) from error
+        raise CallError(describe(name, error)) from error
 
 
-def told(name: str, error: Exception) -> str:
+def describe(name: str, error: Exception) -> str:
     """`name raised Type: first line of the message`, with advice for what is often met."""
     lines = str(error).strip().splitlines() or ["no message"]
     sentence = f"{name} raised {type(error).__name__}: {lines[0].strip()}"
@@ -131,7 +131,7 @@ class Sheet:
         except CallError as error:
             return str(error)
         except Exception as error:
-            return told(f"the check `{name}`", error)
+            return describe(f"the check `{name}`", error)
 
     def _note(self, name: str, sentence: str | None) -> None:
         said = sentence or ""

@@ -28,17 +28,17 @@ def lost(column: Mapping[str, Any]) -> bool:
 
 def remarks(columns: Mapping[str, Mapping[str, Any]], recoveries: int = 0) -> list[str]:
     """Sentences about the columns of a summary; none if all is well."""
-    told = []
+    sentences = []
     for name, column in columns.items():
         missed, values = column["lost_predictions"], int(column["values"])
         if missed:
             last = ", the last ones among them" if column["lost_at_end"] else ""
-            told.append(f"{name}: {missed} of {values} values had no prediction{last}.")
+            sentences.append(f"{name}: {missed} of {values} values had no prediction{last}.")
         error, rival = column["rmse"], column["persistence_rmse"]
         if rival is not None and column["scored"] >= ENOUGH and error > MARGIN * rival:
             numbers = f"RMSE {error:.4g} against {rival:.4g}"
-            told.append(f"{name}: the last value would have predicted better ({numbers}).")
+            sentences.append(f"{name}: the last value would have predicted better ({numbers}).")
     if recoveries:
         times = "once" if recoveries == 1 else f"{recoveries} times"
-        told.append(f"The learner lost its state and went back to a sound one {times}.")
-    return told
+        sentences.append(f"The learner lost its state and went back to a sound one {times}.")
+    return sentences

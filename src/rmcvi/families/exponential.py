@@ -178,8 +178,5 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         return Natural(precision @ mean, precision)
 
 
-AbstractGaussian = DiagonalGaussian | FullGaussian
-
-
 def _half_log_det(chol: Float[Array, "dx dx"]) -> Float[Array, ""]:
     return jnp.sum(jnp.log(jnp.diagonal(chol)))

@@ -58,7 +58,7 @@ _SENTENCES = {
     Alarm.SENSOR: "A coordinate behaves as no healthy sensor would under this model.",
     Alarm.UNSOUND: (
         "The learner gave a prediction or a state that is not a sensible number: it went back to "
-        "its last sound state, and where need be the last value was told instead."
+        "its last sound state, and where need be the last value was predicted instead."
     ),
     Alarm.LOST: "The learner could not be saved: it has started afresh and learns anew.",
 }
@@ -80,7 +80,7 @@ class HealthState(eqx.Module):
     rest: Int[Array, ""]
     """Steps since the factor was last halved."""
     lost: Bool[Array, ""]
-    """Whether it is unstable although its steps are the shortest, told once per short memory."""
+    """Whether it is unstable although its steps are the shortest; once per short memory."""
 
     @property
     def merit(self) -> Float[Array, ""]:

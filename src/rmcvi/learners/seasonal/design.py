@@ -16,6 +16,8 @@ OWN, CROSS, OTHER = 0.2, 0.1, 0.1
 """Prior standard deviations: own lag, lag of another column, anything else."""
 GAINS = (0.05, 0.1)
 """Least rate at which the profile of each period follows."""
+FARTHEST = 1500
+"""Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
 BOUND = 10.0
 """Inputs lie within this many standard deviations."""
 
@@ -104,3 +106,10 @@ class Design(eqx.Module):
         first = self.cross * self.size
         own = [jnp.diag(weights[:, first + j]) for j in range(self.own - self.cross)]
         return jnp.concatenate([weights[:, :first], *own], 1)
+
+
+def seasonal_lags(period: int | None, own: int) -> list[int]:
+    """Lags of one period and its neighbours, unless that is too far back or among the own ones."""
+    if period is None or period > FARTHEST:
+        return []
+    return [lag for lag in range(period - 1, period + 2) if lag > own]

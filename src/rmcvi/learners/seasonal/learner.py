@@ -22,7 +22,7 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
-from rmcvi.learners.seasonal.design import Design
+from rmcvi.learners.seasonal.design import Design, seasonal_lags
 from rmcvi.learners.seasonal.experts import Band, Skill, score
 from rmcvi.learners.seasonal.learn import Value, learn
 from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
@@ -35,8 +35,6 @@ from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
 from rmcvi.learners.seasonal.warm_up import first_units
 
-FARTHEST = 1500
-"""Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
 HUGE = 1e30
 """Values beyond this are codes, not values."""
 BURN = 32
@@ -111,9 +109,7 @@ class SeasonalLearner(AbstractLearner):
         else:
             check_int("period", period, 2)
             harmonics = min(check_int("harmonics", harmonics), max(1, (period - 1) // 2))
-        if long is None:
-            near = () if period is None or period > FARTHEST else range(period - 1, period + 2)
-            long = [lag for lag in near if lag > own]
+        long = seasonal_lags(period, own) if long is None else long
         if long_period is not None:
             check_int("long_period", long_period, (period or 0) + 1)
         if check_int("degrees", degrees, 2) % 2:
@@ -130,8 +126,6 @@ class SeasonalLearner(AbstractLearner):
         )
         self.settings = Settings(
             keep=1.0 if keep == 1.0 else check_real("keep", keep, 0.0, 1.0),
-            slow=0.003,
-            slow_slopes=0.004,
             degrees=degrees,
             memory=check_real("memory", memory, 1.0),
             gate=check_real("gate", gate, 0.0),

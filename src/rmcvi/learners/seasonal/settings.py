@@ -8,13 +8,13 @@ class Settings(eqx.Module):
 
     keep: float = eqx.field(static=True)
     """What a regression keeps from one row to the next."""
-    slow: float = eqx.field(static=True)
-    """Least rate of variances and correlations."""
-    slow_slopes: float = eqx.field(static=True)
-    """Least rate of what moves the variance."""
     degrees: int = eqx.field(static=True)
     """Of Student's t."""
     memory: float = eqx.field(static=True)
     """Values that the units remember."""
     gate: float = eqx.field(static=True)
     """Deviations beyond which the state hesitates to follow."""
+    slow: float = eqx.field(static=True, default=0.003)
+    """Least rate of variances and correlations: the last 300 rows or so."""
+    slow_slopes: float = eqx.field(static=True, default=0.004)
+    """Least rate of what moves the variance: the last 250 or so."""

@@ -13,7 +13,7 @@ from rmcvi.learners.seasonal.walk import RandomWalk
 
 
 class SeasonalInfo(eqx.Module):
-    """What a step has to tell."""
+    """What a step reports."""
 
     prediction: Prediction
 

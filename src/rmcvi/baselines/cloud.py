@@ -53,8 +53,8 @@ def systematic(key: Key[Array, ""], log_weight: Float[Array, "n"], num: int) -> 
     Index k is the number of i with C_i below point k, counted by a histogram: O(n + num).
     """
     cumulative = jnp.cumsum(jnp.exp(log_weight))
-    level = num * (cumulative / cumulative[-1]) - jax.random.uniform(key, (), log_weight.dtype)
-    first_above = jnp.clip(jnp.ceil(level), 0, num).astype(jnp.int32)
+    target = num * (cumulative / cumulative[-1]) - jax.random.uniform(key, (), log_weight.dtype)
+    first_above = jnp.clip(jnp.ceil(target), 0, num).astype(jnp.int32)
     count = jnp.zeros(num + 1, jnp.int32).at[first_above].add(1, indices_are_sorted=True)
     return jnp.minimum(jnp.cumsum(count)[:num], log_weight.size - 1)
 

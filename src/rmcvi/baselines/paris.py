@@ -108,8 +108,8 @@ def draw_backward(
     def propose(loop):
         tries, index, done, _ = loop
         k1, k2 = jax.random.split(jax.random.fold_in(key, tries))
-        level = jax.random.uniform(k1, (num,), x.dtype) * cumulative[-1]
-        proposal = jnp.minimum(jnp.searchsorted(cumulative, level, side="right"), last)
+        target = jax.random.uniform(k1, (num,), x.dtype) * cumulative[-1]
+        proposal = jnp.minimum(jnp.searchsorted(cumulative, target, side="right"), last)
         distance = jnp.sum((z - mu[proposal]) ** 2, 1)
         accept = jnp.log(jax.random.uniform(k2, (num,), x.dtype)) < -0.5 * distance
         index = jnp.where(~done & accept, proposal.astype(jnp.int32), index)
@@ -149,20 +149,20 @@ def _exact(
     return padded[:num]
 
 
-def _invert(w: Float[Array, "b m"], level: Float[Array, "b"]) -> Int[Array, "b"]:
-    """First index at which cumulative weights exceed level times their total, in two stages."""
+def _invert(w: Float[Array, "b m"], share: Float[Array, "b"]) -> Int[Array, "b"]:
+    """First index at which cumulative weights exceed a share of their total, in two stages."""
     rows, total = w.shape
     width = max(round(total**0.5), 1)
     parts = jnp.pad(w, ((0, 0), (0, -total % width))).reshape(rows, -1, width)
     coarse = jnp.cumsum(jnp.sum(parts, 2), 1)
-    level = level * coarse[:, -1]
-    part = jnp.sum(coarse <= level[:, None], 1).clip(0, parts.shape[1] - 1)
+    target = share * coarse[:, -1]
+    part = jnp.sum(coarse <= target[:, None], 1).clip(0, parts.shape[1] - 1)
     take = jnp.arange(rows)
     fine = (
         jnp.cumsum(parts[take, part], 1)
         + (coarse[take, part] - jnp.sum(parts[take, part], 1))[:, None]
     )
-    return (part * width + jnp.sum(fine <= level[:, None], 1)).clip(0, total - 1)
+    return (part * width + jnp.sum(fine <= target[:, None], 1)).clip(0, total - 1)
 
 
 def _logits(

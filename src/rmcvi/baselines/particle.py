@@ -122,11 +122,11 @@ class ParticleRecursion(AbstractRecursion):
             if tree.has_arrays(tangents):
                 tangents, grads = move_score((theta, rest), tangents, *ends, observed)
             if self.functional is not None:
-                tau, level = move_functional(self.functional, self.forget, tau, *ends, first)
+                tau, mean = move_functional(self.functional, self.forget, tau, *ends, first)
                 total = jax.tree.map(
                     lambda s, v: s.add(jnp.where(sound, v, 0.0), self.forget),
                     total,
-                    level,
+                    mean,
                     is_leaf=_is_sum,
                 )
             sound = sound & tree.all_finite((tangents, grads, tau))

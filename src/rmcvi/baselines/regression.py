@@ -129,11 +129,11 @@ class FunctionRegression(AbstractRecursion):
             return now.targets(fitted, noise, flat, lambda v: eqx.combine(unravel(v), rest))
 
         x, x_prev, slope, value, score = jax.vmap(look)(noise)
-        level, score_mean = jnp.mean(value), jnp.mean(score, 0)
-        targets = [slope, (value - level)[:, None], score - score_mean[None]]
+        value_mean, score_mean = jnp.mean(value), jnp.mean(score, 0)
+        targets = [slope, (value - value_mean)[:, None], score - score_mean[None]]
         z = (x - fitted.mean[None]) / fitted.scale[None]
         fit = self.regressor.fit(state.fit, z, jnp.concatenate(targets, 1), k3)
-        offset = state.offset.add(level)
+        offset = state.offset.add(value_mean)
         new = FunctionRegressionState(
             state.t + 1, eqx.filter(fitted, eqx.is_inexact_array), fit, offset, jnp.mean(x_prev, 0)
         )
@@ -217,14 +217,14 @@ class _Now(eqx.Module):
         """A function of phi^t whose gradient estimates that of L_t; its value means nothing."""
         e, e_back = noise
         x = q.mean + q.scale * e
-        spread = q.back_scale * e_back
-        x_prev = q.back_mean(x, self.anchor) + spread
+        deviation = q.back_scale * e_back
+        x_prev = q.back_mean(x, self.anchor) + deviation
         back = self.past_slope(x_prev) @ x_prev
         if self.how.entropy == "closed":
             back = back + jnp.sum(jnp.log(q.back_scale))
             end = jnp.sum(jnp.log(q.scale))
         else:  # minus the slope of log q at the draw, parameters held; in x_t it cancels
-            own = q.back_mean(jax.lax.stop_gradient(x), self.anchor) + spread
+            own = q.back_mean(jax.lax.stop_gradient(x), self.anchor) + deviation
             back = back + jax.lax.stop_gradient(e_back / q.back_scale) @ own
             end = jax.lax.stop_gradient(e / q.scale) @ x
         return self.log_joint(self.model, x_prev, x) + jnp.where(self.first, 0.0, back) + end

@@ -8,11 +8,14 @@ import abc
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+from rmcvi.core.checks import check_int
 from rmcvi.core.inputs import Inputs
 from rmcvi.families.exponential import AbstractExponentialFamily
+from rmcvi.families.kalman import KalmanModel, check_kalman
 
 Distribution = TypeVar("Distribution", bound=AbstractExponentialFamily)
 
@@ -57,6 +60,28 @@ def scaled_mlp(
 
     weight, bias = layer(net)
     return eqx.tree_at(layer, net, (last * weight, jnp.zeros_like(bias)))
+
+
+def correction_networks(
+    model: KalmanModel, key: Key[Array, ""], *, hidden: int, memory: int, last: float
+) -> tuple[eqx.nn.MLP, eqx.nn.MLP]:
+    """Networks that correct a filter step (and carry `memory` numbers) and the backward potential.
+
+    Args:
+        model: gives the dimensions.
+        key: draws the weights.
+        hidden: units in each network.
+        memory: numbers carried besides mean and precision.
+        last: size of the last layers at first, relative to the usual one.
+    """
+    check_kalman("model", model)
+    check_int("hidden", hidden)
+    check_int("memory", memory, 0)
+    k1, k2 = jax.random.split(key)
+    dx, dy = model.dim_state, model.dim_obs
+    size = 3 * dy + 2 * dx + memory + model.dim_input
+    cell = scaled_mlp(size, 2 * dx + memory, hidden, 1, last, k1)
+    return cell, scaled_mlp(dx, 2 * dx, hidden, 1, last, k2)
 
 
 def squash(x: Float[Array, "k"]) -> Float[Array, "2*k"]:

@@ -146,8 +146,8 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         """`mean + L'^-1 noise`, with precision = L L'."""
         chol = jnp.linalg.cholesky(eta.precision)
         noise = jax.random.normal(key, (eta.linear.size, num), eta.linear.dtype)
-        spread = solve_triangular(chol, noise, lower=True, trans="T").T
-        return cho_solve((chol, True), eta.linear)[None] + spread
+        deviation = solve_triangular(chol, noise, lower=True, trans="T").T
+        return cho_solve((chol, True), eta.linear)[None] + deviation
 
     def mean(self, eta):
         """`precision^-1 linear`."""

@@ -5,19 +5,16 @@ current model; they learn what the linearisation misses.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.core.checks import check_int
 from rmcvi.core.inputs import split_missing
 from rmcvi.core.network import network
-from rmcvi.families.base import AbstractFamily, scaled_mlp, squash
+from rmcvi.families.base import AbstractFamily, correction_networks, squash
 from rmcvi.families.exponential import DiagonalGaussian, FullGaussian
 from rmcvi.families.kalman import (
     KalmanModel,
     Moments,
-    check_kalman,
     condition,
     expand,
     initial_moments,
@@ -58,14 +55,9 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         diagonal: bool = True,
     ):
         """`hidden` units in both networks; `diagonal=False` keeps full covariances."""
-        check_kalman("model", model)
-        check_int("hidden", hidden)
-        check_int("memory", memory, 0)
-        k1, k2 = jax.random.split(key)
-        dx, dy = model.dim_state, model.dim_obs
-        size = 3 * dy + 2 * dx + memory + model.dim_input
-        self.cell = scaled_mlp(size, 2 * dx + memory, hidden, 1, 0.02, k1)
-        self.net = scaled_mlp(dx, 2 * dx, hidden, 1, 0.02, k2)
+        networks = correction_networks(model, key, hidden=hidden, memory=memory, last=0.02)
+        self.cell, self.net = networks
+        dx = model.dim_state
         self.start_memory = jnp.zeros(memory)
         self.start_shift = jnp.zeros(dx)
         self.distribution = DiagonalGaussian() if diagonal else FullGaussian()
@@ -85,14 +77,14 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         filled, seen = split_missing(y)
         scale = model.emission_scale(prior.mean, inputs)
         residual = 0.5 * seen * (filled - model.emission_mean(prior.mean, inputs)) / scale
-        spread = jnp.sqrt(jnp.diagonal(after.covariance))
-        features = [squash(residual), seen, prior.mean, jnp.log(spread), carry.memory, inputs.u]
+        deviation = jnp.sqrt(jnp.diagonal(after.covariance))
+        features = [squash(residual), seen, prior.mean, jnp.log(deviation), carry.memory, inputs.u]
         shift, stretch, memory = jnp.split(
-            network(self.cell, jnp.concatenate(features)), [spread.size, 2 * spread.size]
+            network(self.cell, jnp.concatenate(features)), [deviation.size, 2 * deviation.size]
         )
         widen = jnp.exp(_bounded(stretch))
         covariance = widen[:, None] * after.covariance * widen[None]
-        moments = Moments(after.mean + spread * shift, covariance, after.fresh)
+        moments = Moments(after.mean + deviation * shift, covariance, after.fresh)
         return TiedCarry(moments, jnp.tanh(memory))
 
     def marginal(self, carry):

@@ -11,12 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.core.checks import check_int
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.core.network import network
-from rmcvi.families.base import AbstractFamily, scaled_mlp, squash
+from rmcvi.families.base import AbstractFamily, correction_networks, squash
 from rmcvi.families.exponential import DiagonalGaussian, Natural
-from rmcvi.families.kalman import KalmanModel, check_kalman
+from rmcvi.families.kalman import KalmanModel
 
 
 class InnovationCarry(eqx.Module):
@@ -46,14 +45,9 @@ class InnovationFamily(AbstractFamily[DiagonalGaussian]):
         self, model: KalmanModel, *, key: Key[Array, ""], hidden: int = 64, memory: int = 16
     ):
         """`hidden` units in both networks, `memory` numbers carried besides mean and precision."""
-        check_kalman("model", model)
-        check_int("hidden", hidden)
-        check_int("memory", memory, 0)
-        k1, k2 = jax.random.split(key)
-        dx, dy = model.dim_state, model.dim_obs
-        size = 3 * dy + 2 * dx + memory + model.dim_input
-        self.cell = scaled_mlp(size, 2 * dx + memory, hidden, 1, 0.1, k1)
-        self.net = scaled_mlp(dx, 2 * dx, hidden, 1, 0.1, k2)
+        networks = correction_networks(model, key, hidden=hidden, memory=memory, last=0.1)
+        self.cell, self.net = networks
+        dx = model.dim_state
         self.start_mean = jnp.zeros(dx)
         self.start_log_precision = jnp.zeros(dx)
         self.start_memory = jnp.zeros(memory)

@@ -35,7 +35,7 @@ class AbstractGaussianModel(AbstractModel):
 
     @abc.abstractmethod
     def emission_scale(self, x: Float[Array, "dx"], inputs: Inputs) -> Float[Array, "dy"]:
-        """Typical spread of each coordinate of y_t around `emission_mean`."""
+        """Typical deviation of each coordinate of y_t around `emission_mean`."""
 
     @abc.abstractmethod
     def emission_information(
@@ -59,8 +59,8 @@ class AbstractGaussianModel(AbstractModel):
         """`f(x_prev) + S e`."""
         noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
         scale = self.transition_scale(inputs)
-        spread = scale * noise if scale.ndim == 1 else scale @ noise
-        return self.transition_mean(x_prev, inputs) + spread
+        moved = scale * noise if scale.ndim == 1 else scale @ noise
+        return self.transition_mean(x_prev, inputs) + moved
 
     def pairwise_log_prob(self, x_prev, x, inputs):
         """All pairs by one matrix product, centred so that float32 does not cancel."""

@@ -73,7 +73,10 @@ class HealthState(eqx.Module):
     usual: Float[Array, ""]
     yardstick: Float[Array, ""]
     """Recent mean score of the running mean and variance."""
-    observations: RunningMoments
+    mean: Float[Array, "dy"]
+    variance: Float[Array, "dy"]
+    number: Float[Array, "dy"]
+    """Running moments of the observations."""
     collapsed: Float[Array, ""]
     beyond: Float[Array, ""]
     factor: Float[Array, ""]
@@ -118,7 +121,9 @@ class Health(eqx.Module):
             recent=zero,
             usual=zero,
             yardstick=zero,
-            observations=RunningMoments.prior(dim, 1.0),
+            mean=jnp.zeros(dim),
+            variance=jnp.ones(dim),
+            number=jnp.zeros(dim),
             collapsed=zero,
             beyond=zero,
             factor=jnp.ones(()),
@@ -168,7 +173,7 @@ class Health(eqx.Module):
         """Running means of the scores, then of the observations."""
         filled, seen = split_missing(jnp.where(jnp.isfinite(y), y, jnp.nan))
         number = jnp.maximum(jnp.sum(seen), 1.0)
-        usual = state.observations
+        usual = RunningMoments(state.mean, state.variance, state.number)
         scale = jnp.sqrt(usual.variance)
         naive = jnp.dot(seen, norm.logpdf((filled - usual.mean) / scale) - jnp.log(scale)) / number
 
@@ -179,12 +184,15 @@ class Health(eqx.Module):
         score = log_score / number
         known = jnp.any(seen > 0.0) & ~jnp.isnan(score)
         bound = jnp.where(usual.count + seen > SURE, OUTLIER * scale, jnp.inf)
+        observations = usual.add(filled, seen > 0.0, float(self.usual), bound)
         new = HealthState(
             count=state.count + 1,
             recent=follow(state.recent, score, self.recent),
             usual=follow(state.usual, score, self.usual),
             yardstick=follow(state.yardstick, naive, self.recent),
-            observations=usual.add(filled, seen > 0.0, float(self.usual), bound),
+            mean=observations.mean,
+            variance=observations.variance,
+            number=observations.count,
             collapsed=state.collapsed,
             beyond=state.beyond,
             factor=state.factor,

@@ -28,9 +28,12 @@ _SUSPECT = 0.1
 class PeerState(eqx.Module):
     """Regressions so far, one per coordinate."""
 
+    count: Float[Array, "dy"]
     last: Float[Array, "dy"]
     """Last observed value, NaN before the first."""
-    values: RunningMoments
+    mean: Float[Array, "dy"]
+    variance: Float[Array, "dy"]
+    """Running moments of the values; `count` is their number."""
     regression: Regression
     """One per coordinate j, on the others; in place of its own, the constant."""
     residual: Float[Array, "dy"]
@@ -68,8 +71,7 @@ class PeerMonitor(eqx.Module):
         size = dim, dim
         prior = jax.vmap(Regression.prior)(jnp.zeros(size), jnp.full(size, _PRIOR**0.5, float))
         nothing = jnp.full(dim, jnp.nan, float)
-        values = RunningMoments.prior(dim, 1.0)
-        return PeerState(nothing, values, prior, one, zero, one)
+        return PeerState(zero, nothing, zero, one, prior, one, zero, one)
 
     def step(
         self,
@@ -88,7 +90,7 @@ class PeerMonitor(eqx.Module):
             The state, a score in [0, 1] (1/2 = the threshold) and whether a coordinate has failed.
         """
         seen = jnp.isfinite(y)
-        before = state.values
+        before = RunningMoments(state.mean, state.variance, state.count)
         scale = jnp.sqrt(jnp.maximum(before.variance, jnp.finfo(y.dtype).tiny))
         guess = state.last if filled is None else filled
         known = jnp.where(seen, y, jnp.where(jnp.isfinite(guess), guess, before.mean))
@@ -96,10 +98,11 @@ class PeerMonitor(eqx.Module):
         healthy = self._score(state) <= 0.5
         state = self._regress(state, seen, z, healthy)
         bound = jnp.where(before.count + seen > SURE, OUTLIER * jnp.sqrt(before.variance), jnp.inf)
+        after = before.add(y, seen, float(self.baseline), bound)
         state = eqx.tree_at(
-            lambda s: (s.last, s.values),
+            lambda s: (s.count, s.last, s.mean, s.variance),
             state,
-            (jnp.where(seen, y, state.last), before.add(y, seen, float(self.baseline), bound)),
+            (after.count, jnp.where(seen, y, state.last), after.mean, after.variance),
         )
         score = self._score(state)
         return state, score, score > 0.5
@@ -143,12 +146,12 @@ class PeerMonitor(eqx.Module):
         return eqx.tree_at(where, state, chosen)
 
     def _pace(self, state: PeerState) -> Float[Array, "dy"]:
-        return jnp.maximum(1.0 / self.baseline, 1.0 / jnp.maximum(state.values.count, 1.0))
+        return jnp.maximum(1.0 / self.baseline, 1.0 / jnp.maximum(state.count, 1.0))
 
     def _score(self, state: PeerState) -> Float[Array, "dy"]:
         ratio = jnp.abs(state.recent) / jnp.sqrt(state.usual)
         evidence = jax.nn.sigmoid(0.5 * (ratio**2 - self.threshold**2))
-        judged = (state.values.count > self.warmup) & (state.residual < 1.0 - self.explained)
+        judged = (state.count > self.warmup) & (state.residual < 1.0 - self.explained)
         evidence = jnp.where(judged, evidence, 0.0)
         worst = jnp.arange(evidence.size) == jnp.argmax(jnp.where(judged, ratio, -1.0))
         return jnp.where(worst, evidence, jnp.minimum(evidence, 0.5))

@@ -48,13 +48,13 @@ def crps_gaussian(
 ) -> Float[Array, "*shape"]:
     """CRPS of N(mean, std^2): std (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), z standardised.
 
-    A spread of 0 is a point forecast, whose CRPS is the absolute error.
+    A deviation of 0 is a point forecast, whose CRPS is the absolute error.
     """
     safe = jnp.where(std > 0.0, std, 1.0)
     z = (y - mean) / safe
     normal = jax.scipy.stats.norm
-    spread = 2.0 * normal.pdf(z) - 1.0 / math.sqrt(math.pi)
-    smooth = safe * (z * jax.lax.erf(z / math.sqrt(2.0)) + spread)
+    width = 2.0 * normal.pdf(z) - 1.0 / math.sqrt(math.pi)
+    smooth = safe * (z * jax.lax.erf(z / math.sqrt(2.0)) + width)
     return jnp.where(std == 0.0, jnp.abs(y - mean), smooth)
 
 

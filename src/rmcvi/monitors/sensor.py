@@ -21,7 +21,7 @@ _CAP = 30.0
 _RUNS_PRIOR, _ENDS_PRIOR = 0.5, 4.5
 """Prior counts of repeats that went on and that ended: rho = .1."""
 _STILL = 0.1
-"""Share of the usual change below which a predictive spread foresees a repeat."""
+"""Share of the usual change below which a predictive deviation foresees a repeat."""
 
 
 class SensorState(eqx.Module):
@@ -90,7 +90,7 @@ class SensorMonitor(eqx.Module):
         state: SensorState,
         y: Float[Array, "dy"],
         p_value: Float[Array, "dy"],
-        spread: Float[Array, "dy"] | None = None,
+        deviation: Float[Array, "dy"] | None = None,
         move: Float[Array, "dy"] | None = None,
     ) -> tuple[SensorState, Float[Array, "dy"], Bool[Array, "dy"]]:
         """Take in one observation; a coordinate that is NaN keeps its state and its verdict.
@@ -99,8 +99,8 @@ class SensorMonitor(eqx.Module):
             state: evidence so far.
             y: raw observation, NaN = not observed.
             p_value: two-sided predictive p-value of each coordinate (NaN = unknown).
-            spread: predictive standard deviation; a repeat counts only where it says that the value
-                should move. None: it should always move.
+            deviation: predictive standard deviation; a repeat counts only where it says that the
+                value should move. None: it should always move.
             move: y less its last value, if the caller knows it more exactly than y tells.
 
         Returns:
@@ -113,7 +113,7 @@ class SensorMonitor(eqx.Module):
         state = self._surprise(state, seen & ~jnp.isnan(p_value), p_value, healthy)
         if move is None:
             move = jnp.where(y == state.last, 0.0, y - state.last)
-        state = self._repeats(state, y, move, spread)
+        state = self._repeats(state, y, move, deviation)
         score = self._score(state)
         return state, score, score > 0.5
 
@@ -152,12 +152,12 @@ class SensorMonitor(eqx.Module):
         )
 
     def _repeats(
-        self, state: SensorState, y: Array, move: Array, spread: Array | None
+        self, state: SensorState, y: Array, move: Array, deviation: Array | None
     ) -> SensorState:
         seen = ~jnp.isnan(y)
         same = seen & (move == 0.0)
         moved = seen & ~same & ~jnp.isnan(move)
-        should_move = True if spread is None else ~(spread <= _STILL * state.change)
+        should_move = True if deviation is None else ~(deviation <= _STILL * state.change)
         # A run teaches no more repeats than it takes to fail, lest a stuck sensor become normal.
         lesson = jnp.minimum(state.run - 1.0, self.stuck / self._nats_per_repeat(state))
         learn = moved & (state.run >= 1.0)

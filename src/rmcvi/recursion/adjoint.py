@@ -43,11 +43,11 @@ class Window(eqx.Module):
         """The same steps in a ring of `length`, after `t` steps; `slot` fills the rest."""
         times = t - 1 - jnp.arange(self.length)
 
-        def spread(old, filler):
+        def copied(old, filler):
             ring = jnp.broadcast_to(filler, (length, *filler.shape))
             return ring.at[times % length].set(old[times % self.length])
 
-        return Window(jax.tree.map(spread, self.slots, slot), self.filled)
+        return Window(jax.tree.map(copied, self.slots, slot), self.filled)
 
 
 def _write(ring: Array, new: Array, at: Int[Array, ""]) -> Array:

@@ -171,8 +171,8 @@ def own_draws(rows: int, num: int) -> SampledWeights:
 def draw_rows(key: Key[Array, ""], w: Float[Array, "n m"], num: int) -> Int[Array, "n {num}"]:
     """`num` independent column indices per row, with probabilities w."""
     cumulative = jnp.cumsum(w, 1)
-    level = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]
-    below = cumulative[:, None] <= level[:, :, None]
+    target = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]
+    below = cumulative[:, None] <= target[:, :, None]
     return jnp.sum(below, 2, dtype=jnp.int32).clip(0, w.shape[1] - 1)
 
 

@@ -49,11 +49,11 @@ class AdditiveFunctional(eqx.Module):
             state.tau,
             h,
         )
-        tau, level = tree.centre(moved)
+        tau, mean = tree.centre(moved)
         offset = jax.tree.map(
             lambda total, v: total.add(v, self.forget),
             state.offset,
-            level,
+            mean,
             is_leaf=lambda v: isinstance(v, CompensatedSum),
         )
         return FunctionalState(tau, offset)

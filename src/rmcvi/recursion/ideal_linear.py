@@ -133,8 +133,8 @@ def _expected(
     log_m = noise.after(residual, -jacobian @ kernel.shift - offset)
     h = h_prev.after(kernel.matrix, kernel.shift)
     curvature = h_prev.a + jacobian.T @ noise.a @ jacobian
-    level = kernel.entropy - 0.5 * jnp.vdot(curvature, kernel.covariance)
-    return Quadratic(h.a + log_m.a, h.b + log_m.b, h.c + log_m.c + level)
+    constant = kernel.entropy - 0.5 * jnp.vdot(curvature, kernel.covariance)
+    return Quadratic(h.a + log_m.a, h.b + log_m.b, h.c + log_m.c + constant)
 
 
 def _initial(model: LinearGaussian) -> Quadratic:

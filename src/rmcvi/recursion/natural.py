@@ -84,7 +84,7 @@ class Fitted(eqx.Module):
         self.kernel, self.inner = kernel, inner
 
     @property
-    def level(self) -> Float[Array, ""]:
+    def mean_value(self) -> Float[Array, ""]:
         """What must be added to the running offset of h."""
         return jnp.mean(self.values)
 
@@ -186,7 +186,7 @@ class NaturalRMCVI(AbstractRecursion):
         ess = jnp.mean(1.0 / jnp.sum(fitted.weights**2, 1))
         info = Info.plain(
             new.offset.value + new.entropy,
-            jnp.where(sound, fitted.level, 0.0) + new.entropy - state.entropy,
+            jnp.where(sound, fitted.mean_value, 0.0) + new.entropy - state.entropy,
             sound,
             jnp.where(first, float(self.num_particles), ess),
         )
@@ -255,14 +255,14 @@ def _move(
     numbers = (fitted.values, fitted.mean, fitted.scale, gradient, tangents)
     sound = tree.all_finite(numbers)
     carry = Moments(fitted.mean, jnp.diag(fitted.scale**2), jnp.zeros(()))
-    centred, origin = fitted.values - fitted.level, jnp.mean(fitted.x, 0)
+    centred, origin = fitted.values - fitted.mean_value, jnp.mean(fitted.x, 0)
     history = state.history.push(state.carry, y, inputs)
     moved = NaturalState(
         t=state.t + 1,
         carry=carry,
         cloud=Cloud(fitted.x, centred, family.marginal(carry), origin, state.cloud.terminal),
         tangents=tangents,
-        offset=state.offset.add(fitted.level),
+        offset=state.offset.add(fitted.mean_value),
         entropy=-jnp.mean(fitted.log_q),
         history=history,
         smoothed=jnp.mean(fitted.conditional, 0),

@@ -124,11 +124,11 @@ class PerStepRMCVI(AbstractRecursion):
         tangents, grads = forward_gradients(
             theta, nothing, state.tangents, value, None, observed, self.entropy
         )
-        offset = state.offset.add(value.level)
+        offset = state.offset.add(value.mean)
         smoothed = _one_step_mean(model, fitted, carry_prev, value, inputs)
         phi = eqx.filter(fitted, eqx.is_inexact_array)
         new = PerStepState(state.t + 1, phi, value.cloud, offset, value.entropy, tangents, smoothed)
-        increment = value.level + value.entropy - state.entropy
+        increment = value.mean + value.entropy - state.entropy
         ess = jnp.where(first, float(self.num_particles), value.slot.weights.ess())
         info = Info.plain(offset.value + value.entropy, increment, jnp.isfinite(increment), ess)
         return Step(new, grads, info)
@@ -159,7 +159,7 @@ class PerStepRMCVI(AbstractRecursion):
             phi, memory = loop
             if self.estimator == "reparametrised":
                 gradient = jax.grad(
-                    lambda v: (lambda e: -e.level - e.entropy)(estimate(eqx.combine(v, rest), k))
+                    lambda v: (lambda e: -e.mean - e.entropy)(estimate(eqx.combine(v, rest), k))
                 )(phi)
             else:
                 value = estimate(eqx.combine(phi, rest), k)

@@ -205,7 +205,7 @@ class RMCVI(AbstractRecursion):
         functional = state.functional
         if self.functional is not None:
             functional = self.functional.step(functional, value.slot, t > 0)
-        offset = state.offset.add(value.level)
+        offset = state.offset.add(value.mean)
         new = RMCVIState(
             t + 1, carry, value.cloud, offset, value.entropy, history, memory, functional
         )
@@ -229,7 +229,7 @@ class RMCVI(AbstractRecursion):
         mass: Float[Array, "lags"],
         beyond: Float[Array, ""],
     ) -> Info:
-        increment = value.level + value.entropy - old.entropy
+        increment = value.mean + value.entropy - old.entropy
         ess = jnp.where(old.t > 0, value.slot.weights.ess(), float(self.num_particles))
         result = jnp.where(beyond > 0.1, int(Result.WINDOW_SHORT), int(Result.SUCCESS))
         result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), result)

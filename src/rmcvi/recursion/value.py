@@ -58,8 +58,8 @@ class Value(eqx.Module):
 
     cloud: Cloud
     slot: Slot
-    level: Float[Array, ""]
-    """What must be added to the running offset of h."""
+    mean: Float[Array, ""]
+    """Of h over the particles: what must be added to its running offset."""
     entropy: Float[Array, ""]
     """-E log q_t, in closed form or sampled."""
 
@@ -112,10 +112,10 @@ def propagate(
     sampled = est.entropy == "sampled"
     terminal = _terminal(est, q, x, origin, eta, h - log_q if sampled else h)
     entropy = -jnp.mean(log_q) if sampled else q.entropy(eta)
-    level = jnp.mean(h)
-    cloud = Cloud(x, h - level, eta, origin, terminal)
+    mean = jnp.mean(h)
+    cloud = Cloud(x, h - mean, eta, origin, terminal)
     slot = Slot(weights, coefficient, before.x, x, before.origin, before.terminal)
-    return Value(cloud, slot, level, entropy)
+    return Value(cloud, slot, mean, entropy)
 
 
 def _backward_means(
@@ -276,9 +276,9 @@ def empty_cloud(
 
 
 def is_sound(value: Value) -> Bool[Array, ""]:
-    """Whether a step may be kept: its level, statistics and coefficients are finite."""
+    """Whether a step may be kept: its mean, statistics and coefficients are finite."""
     cloud, slot = value.cloud, value.slot
-    kept = (value.level, value.entropy, cloud.x, cloud.h, cloud.terminal, slot.coefficient)
+    kept = (value.mean, value.entropy, cloud.x, cloud.h, cloud.terminal, slot.coefficient)
     return tree.all_finite(kept)
 
 

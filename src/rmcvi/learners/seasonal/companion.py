@@ -12,6 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rmcvi.core.gaussian import symmetric
+
 LARGEST = 9.0
 """No variance above that of 3 standard units: an unstable F in a long gap."""
 RIDGE = 100.0
@@ -42,7 +44,7 @@ class Companion(eqx.Module):
         side = transition @ old
         new = side @ transition.T
         # Mirroring `side` amplifies asymmetry in gaps, unless it is removed at each step.
-        new = 0.5 * (new + new.T) + noise
+        new = symmetric(new) + noise
         joint = jnp.block([[new, side], [side.T, old]])
         size = jnp.maximum(jnp.diagonal(joint), 1e-9)
         shrink = jnp.sqrt(jnp.minimum(1.0, LARGEST / size))
@@ -59,7 +61,7 @@ class Companion(eqx.Module):
         filled = jnp.where(seen, mean[:size], jnp.clip(mean[:size], -FILLED, FILLED))
         less = self.covariance - gain @ self.covariance[:size]
         exact = jnp.concatenate([seen & (extra <= 0.0), jnp.zeros(rest, bool)])
-        less = jnp.where(exact[:, None] | exact[None], 0.0, 0.5 * (less + less.T))
+        less = jnp.where(exact[:, None] | exact[None], 0.0, symmetric(less))
         return Companion(jnp.concatenate([filled, mean[size:]]), less)
 
     def gain(

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rmcvi.learners.units.scaling import NORMAL, Scaling
+from rmcvi.core.moments import MEDIAN_TO_DEVIATION
+from rmcvi.learners.units.scaling import Scaling
 
 STREAK = 6
 """Doubted values in a row that are a new level."""
@@ -57,7 +58,7 @@ def _relocate(scaling: Scaling, columns: np.ndarray) -> Scaling:
     for i in np.flatnonzero(columns):
         values, scale = scaling.streak[:, i], float(scaling.scale[i])
         middle = float(np.median(values))
-        spread = NORMAL * float(np.median(np.abs(values - middle)))
+        spread = MEDIAN_TO_DEVIATION * float(np.median(np.abs(values - middle)))
         if spread > scale or 0.0 < _NARROW * spread < scale:
             new["scale"][i] = spread
             new["floor"][i] = scaling.floor[i] * spread / scale

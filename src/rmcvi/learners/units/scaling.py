@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rmcvi.core.moments import MEDIAN_TO_DEVIATION
+
 Vector = NDArray[np.float64]
 
 _FLOOR = 0.01
@@ -16,8 +18,6 @@ _FADE = 0.98
 """What is left of a trend after a row ahead."""
 STEADY = 100.0
 """Memory from which a column has no trend; it stays below while the trend matters."""
-NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation of normal data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ def begin(scaling: Scaling, columns: np.ndarray) -> Scaling:
 
 def _first_scale(deviations: np.ndarray, centre: float) -> float:
     """The robust scale of a few values; of constant ones a tenth of their size, or 1 at zero."""
-    robust = NORMAL * float(np.median(np.abs(deviations)))
+    robust = MEDIAN_TO_DEVIATION * float(np.median(np.abs(deviations)))
     # Half the values repeat: the spread of the rest is all there is.
     spread = robust or float(np.sqrt(np.mean(deviations**2)))
     return spread if spread > 1e-9 * abs(centre) else 0.1 * abs(centre) or 1.0

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcvi.core.checks import check_int, check_real
+from rmcvi.core.moments import clipped_square
 from rmcvi.learners.units.islands import STREAK, come_home, new_level, repeats
 from rmcvi.learners.units.scaling import STEADY, Scaling, begin
 
@@ -126,7 +127,7 @@ class Standardiser:
         rate = np.where(seen, 1.0 / np.maximum(count, 1.0), 0.0)
         reach = self.clip * scale
         e = np.where(seen, np.clip(np.where(seen, y - mean, 0.0), -reach, reach), 0.0)
-        variance = scale**2 + rate * (e**2 / _consistency(self.clip) - scale**2)
+        variance = scale**2 + rate * (e**2 / clipped_square(self.clip) - scale**2)
         scale = np.where(seen, np.maximum(np.sqrt(variance), scaling.floor), scale)
         level = scaling.level + np.where(seen, _LEVEL * (y - scaling.level), 0.0)
         trusted = np.where(seen, y, scaling.trusted)
@@ -164,10 +165,3 @@ class Standardiser:
             expected = ("T, " if rank == 2 else "") + str(len(scaling.mean))
             raise ValueError(f"y: got an array of shape {values.shape}, expected ({expected})")
         return values
-
-
-def _consistency(clip: float) -> float:
-    """c_k = E min(Z^2, k^2) for a standard normal Z."""
-    tail = math.erfc(clip / math.sqrt(2.0))
-    density = math.exp(-0.5 * clip**2) / math.sqrt(2.0 * math.pi)
-    return 1.0 - tail - 2.0 * clip * density + clip**2 * tail

@@ -55,7 +55,14 @@ class OVSMC(AbstractRecursion):
         doubly: bool = True,
         threshold: float = 0.5,
     ):
-        """N particles, resampled when fewer than `threshold` N are effective."""
+        """Choose the effort and the estimator.
+
+        Args:
+            num_particles: N.
+            num_gradient: L draws for the gradient in phi (default: the particles themselves).
+            doubly: whether that gradient is doubly reparametrised.
+            threshold: share of effective particles below which they are resampled.
+        """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.num_gradient = num_gradient and check_int("num_gradient", num_gradient)
         self.doubly = bool(doubly)

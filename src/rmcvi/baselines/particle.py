@@ -73,7 +73,17 @@ class ParticleRecursion(AbstractRecursion):
         forget: float = 1.0,
         backward: AbstractLinking | None = None,
     ):
-        """N particles, resampled when fewer than `threshold` N are effective."""
+        """Choose the effort and what is asked for.
+
+        Args:
+            num_particles: N.
+            proposal: "bootstrap" or "guided".
+            threshold: share of effective particles below which they are resampled.
+            gradient: whether the score is estimated.
+            functional: h(x_{t-1}, x_t) whose smoothed sum is reported (default: none).
+            forget: what is kept of that sum from step to step, in (0, 1].
+            backward: how backward expectations are taken (default: two draws, PaRIS).
+        """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.proposal = check_option("proposal", proposal, PROPOSALS)
         self.threshold = check_real("threshold", threshold, 0.0)

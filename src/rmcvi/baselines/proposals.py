@@ -23,6 +23,7 @@ from rmcvi.models import AbstractGaussianModel, AbstractModel
 
 Weighted = tuple[Float[Array, "n dx"], Float[Array, "n"]]
 PROPOSALS = ("bootstrap", "guided")
+"""Through the model, or towards the observation."""
 
 
 def check_proposal(proposal: str, model: AbstractModel) -> None:

@@ -74,10 +74,17 @@ class FunctionRegression(AbstractRecursion):
         entropy: str = "path",
         trend: bool = True,
     ):
-        """`num_samples` per gradient, `num_points` per regression ("kernel" or "network").
+        """Choose the effort and the estimators.
 
-        `entropy`: its gradient in closed form ("closed") or along the path ("path"), the latter
-        with a variance that vanishes where q is exact. `trend`: see the module.
+        Args:
+            num_steps: K, gradient steps per observation.
+            num_samples: draws per gradient.
+            num_points: points per regression.
+            regressor: "kernel", "network", or one of your own.
+            optimiser: optax transformation (default: Adam of rate 1e-2).
+            entropy: its gradient in closed form ("closed") or along the path ("path"), the latter
+                with a variance that vanishes where q is exact.
+            trend: see the module.
         """
         self.num_steps = check_int("num_steps", num_steps)
         self.num_samples = check_int("num_samples", num_samples)

@@ -15,6 +15,7 @@ from rmcvi.baselines.regressor import AbstractRegressor
 from rmcvi.core.checks import check_int, check_real
 
 REACH = 3.0
+"""Inputs, in standard units, beyond which the network is held constant: it has seen few there."""
 
 
 class NetworkFit(eqx.Module):

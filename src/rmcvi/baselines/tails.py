@@ -18,6 +18,7 @@ from rmcvi.core.inputs import split_missing
 from rmcvi.core.prediction import Prediction
 
 _DEGREES = (12, 6, 4)
+"""Even, so that all is a finite sum; above 2, so that there is a variance."""
 _MEMORY = 1000.0
 """Values that the choice remembers."""
 _CAP = 10.0

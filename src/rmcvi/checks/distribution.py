@@ -16,6 +16,7 @@ from rmcvi.checks.numbers import close, default_dtype, paths, sample_excess, sho
 from rmcvi.checks.report import Sheet
 
 NUM_DRAWS = 4000
+"""Standard errors of 1.6 % of a deviation: errors of a tenth are found."""
 
 
 class Identities(eqx.Module):

@@ -30,8 +30,11 @@ DENSITY = {
 }
 VARIABLE = {"initial": "x", "transition": "x", "emission": "y"}
 NUM_DRAWS = 4000
+"""Standard errors of 1.6 % of a deviation: errors of a tenth are found."""
 NUM_POINTS = 3
+"""Points at which conditional laws are looked at: more would tell little more."""
 FAR = 10.0
+"""Ranges of the draws beyond their ends at which the density must have fallen."""
 
 
 class Seen(eqx.Module):

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 SIGMAS = 5.0
+"""Standard errors that a Monte Carlo mean may be off: one false alarm in a million."""
 
 
 def default_dtype() -> np.dtype:

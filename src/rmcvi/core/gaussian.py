@@ -15,6 +15,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float
 
 LOG_2PI = 1.8378770664093453
+"""log(2 pi)."""
 Scale = Float[Array, "d"] | Float[Array, "d d"]
 
 

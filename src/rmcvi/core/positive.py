@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 FLOOR = 1e-4
+"""Least scale: far below any noise in standard units, far above rounding in single precision."""
 
 
 def positive(raw: Array, floor: float = FLOOR) -> Array:

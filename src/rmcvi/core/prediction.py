@@ -32,7 +32,14 @@ class Prediction(eqx.Module):
         y: Float[Array, "dy"],
         level: float,
     ) -> "Prediction":
-        """Independent Gaussian coordinates."""
+        """Independent Gaussian coordinates.
+
+        Args:
+            mean: of each.
+            scale: standard deviations.
+            y: what came, NaN = not observed.
+            level: probability of the interval.
+        """
         filled, seen = split_missing(y)
         z = jnp.where(seen > 0.0, (filled - mean) / scale, 0.0)
         half = ndtri(0.5 * (1.0 + level)) * scale

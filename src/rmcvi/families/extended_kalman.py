@@ -54,7 +54,15 @@ class ExtendedKalmanFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         memory: int = 16,
         diagonal: bool = True,
     ):
-        """`hidden` units in both networks; `diagonal=False` keeps full covariances."""
+        """Draw the two networks.
+
+        Args:
+            model: whose filter is corrected.
+            key: draws the weights.
+            hidden: units in each network.
+            memory: numbers carried besides the moments.
+            diagonal: independent coordinates of q; False keeps full covariances.
+        """
         networks = correction_networks(model, key, hidden=hidden, memory=memory, last=0.02)
         self.cell, self.net = networks
         dx = model.dim_state

@@ -46,7 +46,20 @@ class RecurrentFamily(AbstractFamily[DiagonalGaussian | FullGaussian]):
         spectral_norm: float | None = None,
         bound: float | None = None,
     ):
-        """`memory` is the length of a_t; `width` and `depth` are those of the three networks."""
+        """Draw the three networks.
+
+        Args:
+            dim_state: length of x.
+            dim_obs: length of y.
+            key: draws the weights.
+            dim_input: length of u.
+            memory: length of a_t.
+            width: units of a hidden layer.
+            depth: hidden layers.
+            diagonal: independent coordinates of q.
+            spectral_norm: bound of the cell's weights (default: none).
+            bound: bound of the potential's natural parameter (default: none).
+        """
         check_int("dim_state", dim_state)
         check_int("dim_obs", dim_obs)
         check_int("dim_input", dim_input, 0)

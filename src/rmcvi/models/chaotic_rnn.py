@@ -41,7 +41,18 @@ class ChaoticRNN(AbstractGaussianModel):
         euler_step: float = 0.001,
         key: Key[Array, ""] | None = None,
     ):
-        """`noise` is a standard deviation; W_ij ~ N(0, 1 / dim) is drawn from `key`."""
+        """Draw W_ij ~ N(0, 1 / dim).
+
+        Args:
+            dim: length of x and of y.
+            rho: time constant.
+            gamma: strength of the coupling.
+            noise: standard deviation of the state's noise.
+            obs_scale: scale of the observation's noise.
+            dof: its degrees of freedom.
+            euler_step: length of an integration step.
+            key: draws W (default: `jax.random.key(0)`).
+        """
         self.dim_state = self.dim_obs = check_int("dim", dim)
         for name, value in dict(rho=rho, gamma=gamma, noise=noise, obs_scale=obs_scale).items():
             check_real(name, value, 0.0)

@@ -58,7 +58,18 @@ class LinearGaussian(AbstractGaussianModel):
         state_input: ArrayLike | None = None,
         obs_input: ArrayLike | None = None,
     ):
-        """Build from F, G, noise scales, the initial law and input matrices B, D."""
+        """Build the model; a vector stands for a diagonal matrix.
+
+        Args:
+            transition: F.
+            emission: G.
+            transition_noise: scale of the state's noise: deviations, or a lower Cholesky factor.
+            emission_noise: the same for the observation.
+            initial_mean: of x_0 (default: 0).
+            initial_noise: deviations of x_0 (default: 1).
+            state_input: B (default: no inputs).
+            obs_input: D (default: none).
+        """
         self.transition = _matrix("transition", transition)
         self.emission = _matrix("emission", emission)
         dx, dy = self.transition.shape[0], self.emission.shape[0]

@@ -35,7 +35,18 @@ class NeuralGaussian(AbstractGaussianModel):
         noise: float = 0.3,
         obs_noise: float = 0.5,
     ):
-        """Networks of `depth` hidden tanh layers of `width`; noise starts at the given scales."""
+        """Draw the two networks.
+
+        Args:
+            dim_state: length of x.
+            dim_obs: length of y.
+            key: draws the weights.
+            dim_input: length of u.
+            width: units of a hidden tanh layer.
+            depth: hidden layers.
+            noise: deviation of the state's noise at first.
+            obs_noise: the same for the observation.
+        """
         self.dim_state = check_int("dim_state", dim_state)
         self.dim_obs = check_int("dim_obs", dim_obs)
         self.inputs = check_int("dim_input", dim_input, 0)

@@ -17,7 +17,15 @@ def simulate(
     u: Float[Array, "T du"] | None = None,
     dt: Float[Array, "T"] | None = None,
 ) -> tuple[Float[Array, "T dx"], Float[Array, "T dy"]]:
-    """States and observations of `length` steps; step t uses `fold_in(key, t)`."""
+    """States and observations; step t uses `fold_in(key, t)`.
+
+    Args:
+        model: to draw from.
+        key: for the draws.
+        length: number of steps.
+        u: exogenous inputs (default: none).
+        dt: lengths of the steps (default: 1 each).
+    """
     check_instance("model", model, AbstractModel)
     check_int("length", length)
     dtype = jax.eval_shape(model.initial_sample, key).dtype

@@ -139,7 +139,15 @@ class Health(eqx.Module):
         ess: Float[Array, ""],
         beyond: Float[Array, ""],
     ) -> tuple[HealthState, Int[Array, ""]]:
-        """Take in one observation and its score; returns the alarms as flags."""
+        """Take in one observation and its score; returns the alarms as flags.
+
+        Args:
+            state: running means so far.
+            y: the observation, NaN = not observed.
+            log_score: log-density of what was observed under its prediction.
+            ess: effective sample size.
+            beyond: share of the gradient's mass beyond the window.
+        """
         state = self._score(state, y, log_score)
         pace = 1.0 / self.recent
         collapsed = state.collapsed + pace * ((ess < 2.0) - state.collapsed)

@@ -44,8 +44,12 @@ def two_time_scales(
 ) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
     """Adam for the model and a faster one for the family, in the order the learner takes them.
 
-    Without `power` the rates are constant; with it they decrease as `robbins_monro` does, the
-    model's by that power, the family's by the slower of it and .6, down to `floor` times the rate.
+    Args:
+        model_rate: first step size of the model.
+        family_rate: that of the family.
+        power: decay as in `robbins_monro`, for the family the slower of it and .6 (default: none).
+        delay: number of steps after which the decay begins to bite.
+        floor: smallest step size, as a share of the first.
     """
     if power is None:
         return optax.adam(model_rate), optax.adam(family_rate)

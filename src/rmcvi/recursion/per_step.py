@@ -65,7 +65,16 @@ class PerStepRMCVI(AbstractRecursion):
         entropy: str = "empirical",
         backward: AbstractBackward | None = None,
     ):
-        """`estimator` is "reparametrised" (full weights only) or "score"."""
+        """Choose the effort and the estimators.
+
+        Args:
+            num_particles: N.
+            num_steps: gradient steps per observation.
+            optimiser: optax transformation (default: Adam of rate 1e-2).
+            estimator: "reparametrised" (full weights only), or "score".
+            entropy: "empirical" (full weights only), "closed" or "sampled".
+            backward: how backward expectations are taken (default: all weights).
+        """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.num_steps = check_int("num_steps", num_steps)
         self.estimator = check_option("estimator", estimator, ("reparametrised", "score"))

@@ -39,6 +39,7 @@ from rmcvi.recursion.weights import DenseWeights
 from rmcvi.recursion.windowed import Replayed, WindowSettings, windowed_gradients
 
 ENTROPIES = ("closed", "empirical", "sampled")
+"""Estimates of the kernels' entropy; docs/theory/recursion.md compares them."""
 
 
 class RMCVIState(eqx.Module):
@@ -57,13 +58,7 @@ class RMCVIState(eqx.Module):
 
 
 class RMCVI(AbstractRecursion):
-    """The recursion, with its settings.
-
-    `gradient`: "windowed" (default) or "forward" (the paper's). `entropy`: "closed" (default),
-    "empirical" or "sampled" (as printed). `control`: "unbiased" (default), "in-sample" (as printed)
-    or "none". `reuse`: learn at each step from the whole window instead of its newest observation.
-    `negligible`: share of the newest step's mass at which the window is cut short (0: never).
-    """
+    """The recursion, with its settings."""
 
     num_particles: int = eqx.field(static=True)
     window: int = eqx.field(static=True)
@@ -90,7 +85,20 @@ class RMCVI(AbstractRecursion):
         backward: AbstractBackward | None = None,
         functional: AdditiveFunctional | None = None,
     ):
-        """N particles, a window of steps for the gradient, `bptt` cell updates differentiated."""
+        """Choose the effort and the estimators.
+
+        Args:
+            num_particles: N.
+            window: steps that the gradient looks back on.
+            bptt: cell updates that are differentiated.
+            gradient: "windowed", or "forward" (the paper's).
+            entropy: "closed", "empirical", or "sampled" (as printed).
+            control: "unbiased", "in-sample" (as printed), or "none".
+            reuse: learn at each step from the whole window instead of its newest observation.
+            negligible: share of the newest step's mass at which the window is cut short (0: never).
+            backward: how backward expectations are taken (default: all weights).
+            functional: whose smoothed sum is reported (default: none).
+        """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.window = check_int("window", window, 2)
         self.bptt = check_int("bptt", bptt)

@@ -17,8 +17,8 @@ from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractModel
 
-# Floor of 1 - sum w^2: one weight may not inflate its correction more than fivefold.
 DOMINANCE = 0.2
+"""Floor of 1 - sum w^2: one weight may not inflate its correction more than fivefold."""
 
 
 class AbstractWeights(eqx.Module):

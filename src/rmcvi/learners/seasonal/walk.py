@@ -24,6 +24,7 @@ SHRINK = 1e-4
 LONGEST = 4096.0
 """Rows after which the variance of a gap grows no further."""
 TINY = 1e-30
+"""Least variance: its root is still a number in single precision."""
 
 
 class RandomWalk(eqx.Module):

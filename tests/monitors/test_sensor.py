@@ -30,7 +30,7 @@ def _monitor(y: Array, mean: Array, spread: Array | None = None) -> tuple[Array,
     p_values = gaussian_p_value(y, mean, jnp.ones_like(y))
 
     def observe(state: SensorState, seen: tuple[Array, Array]) -> tuple[SensorState, tuple]:
-        state, score, failed = monitor.step(state, *seen, spread=spread)
+        state, score, failed = monitor.step(state, *seen, deviation=spread)
         return state, (score, failed)
 
     return jax.lax.scan(observe, monitor.init(y.shape[1]), (y, p_values))[1]

@@ -76,7 +76,8 @@ def windowed_gradients(
 
         def past(phi, carry, slot, particles):
             q = eqx.combine(phi, family[1])
-            return backward_score(q, fixed, carry, *slot, particles, entropy)
+            inputs, origin = slot
+            return backward_score(q, fixed, carry, inputs, origin, particles, entropy)
 
         def ends(phi, before_carry, now_carry):
             q = eqx.combine(phi, family[1])

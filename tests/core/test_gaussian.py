@@ -36,7 +36,7 @@ def test_derivatives_of_the_solution() -> None:
     """In both modes, by finite differences over symmetric matrices."""
 
     def solve(root, right):
-        return gaussian.solve_spd(root @ root.T + jnp.eye(3), right)
+        return gaussian.solve_spd(root @ root.T + jnp.eye(3), jnp.asarray(right))
 
     arguments = (jnp.asarray(RNG.standard_normal((3, 3))), jnp.asarray(FACTOR[:, :2]))
     check_grads(solve, arguments, 1, atol=1e-6, rtol=1e-6)

@@ -25,11 +25,13 @@ from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
 
 LENGTH = 7
+"""Rows of the stream: enough for each kind of `ROWS`, and some after a row of NaN."""
 ROWS = ("the first row", "an observed row", "a row that lacks y[0]", "a row of NaN")
 FAR = 1e3
+"""A state far from all that is usual, at which a kernel must still have a normaliser."""
 
 
-class Walk(eqx.Module):
+class Outputs(eqx.Module):
     """What a family says along a stream (axis 0)."""
 
     eta: PyTree
@@ -117,8 +119,10 @@ def _natural(family: Any, model: Any) -> str | None:
 
 
 @quick_jit
-def _walk(phi: PyTree, rest: PyTree, model: Any, ys: Array, split: Array) -> tuple[PyTree, Walk]:
-    """The walk, and the gradient in phi of everything it says."""
+def _outputs(
+    phi: PyTree, rest: PyTree, model: Any, ys: Array, split: Array
+) -> tuple[PyTree, Outputs]:
+    """The outputs, and the gradient in phi of everything it says."""
 
     def objective(phi):
         family: Any = eqx.combine(phi, rest)
@@ -139,17 +143,17 @@ def _walk(phi: PyTree, rest: PyTree, model: Any, ys: Array, split: Array) -> tup
                 return log_normaliser(tree.add(before, added))
 
             entropy = call("family.distribution.entropy", q.entropy, eta)
-            return new, Walk(eta, log_normaliser(eta), entropy, draw[0], jax.vmap(back)(x))
+            return new, Outputs(eta, log_normaliser(eta), entropy, draw[0], jax.vmap(back)(x))
 
-        _, walk = jax.lax.scan(step, family.initial_carry(model), (ys, split))
-        return jnp.sum(walk.log_normaliser + walk.entropy + walk.near[:, 0]), walk
+        _, outputs = jax.lax.scan(step, family.initial_carry(model), (ys, split))
+        return jnp.sum(outputs.log_normaliser + outputs.entropy + outputs.near[:, 0]), outputs
 
     return jax.grad(objective, has_aux=True)(phi)
 
 
-def _run(family: Any, model: Any, ys: np.ndarray, seed: int) -> tuple[PyTree, Walk]:
+def _run(family: Any, model: Any, ys: np.ndarray, seed: int) -> tuple[PyTree, Outputs]:
     phi, rest = eqx.partition(family, eqx.is_inexact_array)
-    return _walk(phi, rest, model, jnp.asarray(ys, float), keys(seed, LENGTH))
+    return _outputs(phi, rest, model, jnp.asarray(ys, float), keys(seed, LENGTH))
 
 
 def _check_walk(
@@ -173,9 +177,9 @@ def _check_walk(
     sheet.check(f"{kind} stream: gradients", lambda: _gradient(found[0]), [numbers])
 
 
-def _marginals(walk: Walk, rows: list[str]) -> str | None:
+def _marginals(outputs: Outputs, rows: list[str]) -> str | None:
     for name in ("eta", "log_normaliser", "entropy", "draws"):
-        for path, values in paths(getattr(walk, name)):
+        for path, values in paths(getattr(outputs, name)):
             for row, value in zip(rows, np.asarray(values), strict=True):
                 if not np.all(np.isfinite(value)):
                     what = f"{name}{path}".replace("_", " ").replace("eta", "natural parameter", 1)
@@ -183,9 +187,9 @@ def _marginals(walk: Walk, rows: list[str]) -> str | None:
     return None
 
 
-def _kernels(walk: Walk, rows: list[str]) -> str | None:
+def _kernels(outputs: Outputs, rows: list[str]) -> str | None:
     places = ("a draw of q_t", f"x = {FAR:g}", f"x = {-FAR:g}")
-    for row, values in zip(rows, np.asarray(walk.near), strict=True):
+    for row, values in zip(rows, np.asarray(outputs.near), strict=True):
         for place, value in zip(places, values, strict=True):
             if not np.isfinite(value):
                 return (
@@ -200,16 +204,16 @@ def _gradient(grads: PyTree) -> str | None:
     return path and f"the gradient in {path} of marginals and backward kernels is not finite"
 
 
-def _check_plain(sheet: Sheet, family: Any, model: Any, stream: Any, seed: int) -> Walk | None:
+def _check_plain(sheet: Sheet, family: Any, model: Any, stream: Any, seed: int) -> Outputs | None:
     """One step outside of jit against the same step inside."""
     found: list[Any] = []
 
     def compare():
-        _, walk = _run(family, model, stream, seed)
-        found.append(walk)
+        _, outputs = _run(family, model, stream, seed)
+        found.append(outputs)
         y, inputs = jnp.asarray(stream[0], float), _inputs(model)
         carry = family.advance(model, family.initial_carry(model), y, inputs)
-        plain, fast = family.marginal(carry), jax.tree.map(lambda v: v[0], walk.eta)
+        plain, fast = family.marginal(carry), jax.tree.map(lambda v: v[0], outputs.eta)
         if not trees_close(plain, fast):
             return "family.advance and family.marginal say something else under jax.jit"
         return None

@@ -1,7 +1,6 @@
 """Run an experiment: its cells in turn, then `result.json`, the figures and one page."""
 
 import datetime
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +10,12 @@ import numpy as np
 
 import rmcvi
 from rmcvi.app import report
+from rmcvi.core.files import replace, to_json
 from rmcvi.lab.reproduce import registry
 from rmcvi.lab.reproduce.experiment import Conclusion, Experiment, Workspace
 from rmcvi.lab.reproduce.machine import machine
 from rmcvi.lab.reproduce.progress import Progress
-from rmcvi.lab.reproduce.store import Store, fingerprint, write_bytes
+from rmcvi.lab.reproduce.store import Store, fingerprint
 
 
 def reproduce(
@@ -63,7 +63,7 @@ def reproduce(
         "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
     }
-    write_bytes(out / "result.json", json.dumps(plain(result), indent=1).encode())
+    replace(out / "result.json", to_json(_plain(result), indent=1).encode())
     _publish(experiment, conclusion, result, out)
     return result
 
@@ -89,16 +89,10 @@ def _listed(settings: Mapping[str, Any]) -> report.Table:
     return report.Table(["setting", "value"], [[k, str(v)] for k, v in settings.items()])
 
 
-def plain(value: Any) -> Any:
-    """Numbers, lists and dicts that JSON can hold; what is not finite becomes null."""
+def _plain(value: Any) -> Any:
+    """Numbers, lists and dicts in place of arrays."""
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

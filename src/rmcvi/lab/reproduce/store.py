@@ -3,12 +3,13 @@
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from rmcvi.core.files import replace
 
 
 def fingerprint(settings: Mapping[str, Any], version: str) -> str:
@@ -44,17 +45,7 @@ class Store:
         np.savez_compressed(
             buffer, allow_pickle=False, **{k: np.asarray(v) for k, v in found.items()}
         )
-        write_bytes(self._path(cell), buffer.getvalue())
+        replace(self._path(cell), buffer.getvalue())
 
     def _path(self, cell: str) -> Path:
         return self.root / f"{cell}.npz"
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file, all or nothing."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

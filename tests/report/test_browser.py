@@ -99,7 +99,8 @@ def test_one_zoom_for_all_charts(browser: Browser, pages: dict[str, Path]) -> No
     shots = "[...document.querySelectorAll('main .chart canvas')].map(c => c.toDataURL())"
     browser.open(pages["usual"])
     assert browser.view() == (1, 600)
-    chosen = "(s => s.offsetWidth / s.parentNode.offsetWidth)(document.querySelector('#overview .u-select'))"
+    share = "s => s.offsetWidth / s.parentNode.offsetWidth"
+    chosen = f"({share})(document.querySelector('#overview .u-select'))"
     assert browser.run(chosen) == pytest.approx(1, abs=0.01)
     before = browser.run(shots)
     box = middle(browser, 1)

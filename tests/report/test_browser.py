@@ -99,6 +99,9 @@ def test_one_zoom_for_all_charts(browser: Browser, pages: dict[str, Path]) -> No
     shots = "[...document.querySelectorAll('main .chart canvas')].map(c => c.toDataURL())"
     browser.open(pages["usual"])
     assert browser.view() == (1, 600)
+    share = "s => s.offsetWidth / s.parentNode.offsetWidth"
+    chosen = f"({share})(document.querySelector('#overview .u-select'))"
+    assert browser.run(chosen) == pytest.approx(1, abs=0.01)
     before = browser.run(shots)
     box = middle(browser, 1)
     x, y = box["left"] + box["width"] / 2, box["top"] + 60
@@ -111,6 +114,7 @@ def test_one_zoom_for_all_charts(browser: Browser, pages: dict[str, Path]) -> No
     dragged = 600 * 200 / box["width"]
     assert (first, last) == (pytest.approx(301, abs=1), pytest.approx(300 + dragged, abs=1))
     assert browser.run("location.hash") == f"#rows={first}-{last}"
+    assert browser.run(chosen) == pytest.approx(dragged / 600, abs=0.01)
     after = browser.run(shots)
     assert not set(before) & set(after)
     for act, expected in (("right", dragged / 2), ("left", 0)):

@@ -27,6 +27,8 @@ class Forecast:
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    behind: int = 0
+    """Rows of the run that the learner had not seen when it made it."""
 
 
 def forecast(folder: Path, run: Run, live: Live | None = None) -> Forecast | str:
@@ -68,7 +70,7 @@ def _forecast(folder: Path, run: Run, live: Live | None) -> Forecast | str:
     if not np.isfinite([mean, low, high]).any():
         return "the learner gives no finite numbers."
     time = _times(schema, run, horizon)
-    return Forecast(run.row[-1] + np.arange(1.0, horizon + 1), time, mean, low, high)
+    return Forecast(run.row[-1] + np.arange(1.0, horizon + 1), time, mean, low, high, behind)
 
 
 def _times(schema: Schema, run: Run, horizon: int) -> np.ndarray | None:

@@ -83,12 +83,17 @@ class Chart {
     if (!this.stands) {
       this.u?.destroy();
       this.u = new (plotter(printing ? 3 : devicePixelRatio))(this.options(), given, this.plot);
+      this.u.shown = shown;
       this.stands = true;
+      return;
     }
     this.u.shown = shown;
-    this.series.forEach(({ fade }, k) => { this.u.series[k + 1].alpha = shown.pixel ? fade ?? 1 : 1; });
+    this.series.forEach((series, k) => { this.u.series[k + 1].alpha = this.alpha(series); });
     this.u.batch(() => this.u.setData(given));
   }
+
+  // Where pixels hold several rows, some series fade, so as not to hide the others.
+  alpha({ fade = 1 }) { return this.shown.pixel ? fade : 1; }
 
   range() {
     let [low, high] = [Infinity, -Infinity];
@@ -115,7 +120,7 @@ class Chart {
     return {
       width: this.width, height: this.height, bands, legend: { show: false }, pxAlign: 0,
       padding: this.bare ? [0, 0, 0, 0] : [TOP, RIGHT, 0, 0],
-      series: [{}, ...this.series.map(({ values, pick, only, fade, ...drawn }) => drawn)],
+      series: [{}, ...this.series.map(({ values, ...drawn }) => ({ ...drawn, alpha: this.alpha(drawn) }))],
       scales: { x: { time: false, range: () => this.ends }, y: { range: () => this.range() } },
       axes: [{ ...look, size: BOTTOM, gap: 3, grid: { show: false }, ...this.rowAxis() },
         { ...look, size: LEFT, ticks: { show: false }, grid: { stroke: line, width: 1, show: !this.lanes },

@@ -22,7 +22,7 @@ function shares(codes) {
   return values;
 }
 
-// The inverse of `encode` in _pack.py: blocks of 256 numbers, differences of two-byte codes.
+// The inverse of `encode` in pack.py: blocks of 256 numbers, differences of two-byte codes.
 function numbers(buffer, start, length) {
   const blocks = Math.ceil(length / 256);
   const low = new Float64Array(buffer.slice(start, start + 8 * blocks));

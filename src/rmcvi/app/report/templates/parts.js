@@ -79,6 +79,7 @@ function gaps(values, filled) {
   const part = marks(filled, "fill", "diamond", tells("filled in", filled));
   let share = null;
   part.extent = (shown) => extent(filled, shown);
+  Object.assign(part.series[0], { pick: "mean", fade: 1 });
   part.series[0].only = (shown) => (share = decimate(gone, shown).mean).map((s) => s > 0.5);
   part.under = (u, shown) => {
     const { left, top, height } = u.bbox, sharp = sharpness(u);

@@ -70,16 +70,21 @@ function drawAll(all = false) {
   root.dataset.charts = charts.length;
 }
 
+// For some 30 ms at a time, so that the page answers meanwhile.
 function drawRest() {
-  const chart = charts.find(({ stale }) => stale);
-  if (!chart) return void (root.dataset.settled = "yes");
-  chart.draw();
-  chart.stale = false;
-  later = setTimeout(drawRest);
+  const begun = performance.now();
+  for (const chart of charts) {
+    if (!chart.stale) continue;
+    if (performance.now() - begun > 30) return void (later = setTimeout(drawRest));
+    chart.draw();
+    chart.stale = false;
+  }
+  root.dataset.settled = "yes";
 }
 
 function markView() {
-  const [a, b] = [view.from, view.to].map((row) => overview.u.valToPos(row, "x"));
+  const [first, last] = bounds();
+  const [a, b] = [view.from, view.to].map((row) => (row - first) / (last - first) * overview.width);
   overview.u.setSelect({ left: a, width: Math.max(2, b - a), top: 8, height: 26 }, false);
 }
 

@@ -197,8 +197,8 @@ def _forecasts(run: _Run) -> str | None:
         return f"{SKIPPED}the learner makes no predictions"
     state = run.states[OUTLIER]
     narrow, wide = (
-        call("learner.forecast", run.learner.forecast, state, 2, level=level)
-        for level in (0.5, 0.9)
+        call("learner.forecast", lambda at=at: run.learner.forecast(state, 2, level=at))
+        for at in (0.5, 0.9)
     )
     for name in ("mean", "low", "high"):
         value = np.asarray(getattr(wide, name))

@@ -197,8 +197,8 @@ def _forecasts(run: _Run) -> str | None:
         return f"{SKIPPED}the learner makes no predictions"
     state = run.states[OUTLIER]
     narrow, wide = (
-        call("learner.forecast", run.learner.forecast, state, 2, level=level)
-        for level in (0.5, 0.9)
+        call("learner.forecast", lambda at=at: run.learner.forecast(state, 2, level=at))
+        for at in (0.5, 0.9)
     )
     for name in ("mean", "low", "high"):
         value = np.asarray(getattr(wide, name))
@@ -210,7 +210,7 @@ def _forecasts(run: _Run) -> str | None:
 
 
 def _looks_back(run: _Run) -> str | None:
-    """What was seen is what is told; the present row is the last of the recent ones."""
+    """A value that was seen is given back, by both."""
     t = OUTLIER
     learner, state, y = run.learner, run.states[t], run.ys[t - 1]
     now = call("learner.present", learner.present, state)
@@ -247,7 +247,7 @@ def _scan(run: _Run) -> str | None:
         return None
     if trees_close(infos, single):
         return f"{HINT}rmcvi.scan and single updates differ in the last bits of info{path}"
-    return f"rmcvi.scan tells another info{path} than single updates over the same rows"
+    return f"rmcvi.scan gives another info{path} than single updates over the same rows"
 
 
 def _saved(run: _Run) -> str | None:

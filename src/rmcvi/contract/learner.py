@@ -129,7 +129,7 @@ class AbstractLearner(eqx.Module):
         return Band(unknown, unknown, unknown)
 
     def recent(self, state: PyTree, lag: int, *, level: float = 0.9) -> Band:
-        """The last `lag + 1` rows, oldest first, as `present` tells one; `lag` <= `reach`."""
+        """The last `lag + 1` rows, oldest first, each as by `present`; `lag` <= `reach`."""
         self.check_lag(lag)
         return jax.tree.map(lambda v: v[None], self.present(state, level=level))
 

@@ -90,10 +90,12 @@ class Episodes:
         for i in range(len(self.columns)):
             self._column(i, int(kind[i]), bool(dead[i]), y[i], [float(v[i]) for v in band])
         self._learner(flags)
-        told = [e.sentence for _, e in sorted(self.open.items())]
+        sentences = [e.sentence for _, e in sorted(self.open.items())]
         if Alarm.LOST in flags:
-            told.append(f"The learner could not be saved and has started afresh at row {self.row}.")
-        return tuple(rest.sentences + told)
+            sentences.append(
+                f"The learner could not be saved and has started afresh at row {self.row}."
+            )
+        return tuple(rest.sentences + sentences)
 
     def _together(self, stuck: np.ndarray, dead: np.ndarray) -> None:
         """All columns that live repeat themselves, or none lives: one alarm for all."""

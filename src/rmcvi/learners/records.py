@@ -1,4 +1,4 @@
-"""What a learner keeps (state) and what it tells (info)."""
+"""What a learner keeps (state) and what it reports of a step (info)."""
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree

@@ -48,13 +48,13 @@ class Trial:
         self.failure: str | None = None
         self.costs: dict[str, Any] = {}
         self.times: list[float] = []
-        self.told: list[list[dict[str, np.ndarray]]] = []
+        self.outputs: list[list[dict[str, np.ndarray]]] = []
         self.state: PyTree = None
         self._attempt(lambda: self._prepare(seed))
 
     def begin(self, seed: int) -> None:
         """A new pass from the start of the stream."""
-        self.told.append([])
+        self.outputs.append([])
         self._attempt(lambda: self._set(self.learner.init(jax.random.key(seed))))
 
     def advance(self, block: int) -> None:
@@ -93,16 +93,16 @@ class Trial:
         out = self.program(self.dynamic, self.state, *self.rows[block])
         jax.block_until_ready(out)
         self.times.append((time.perf_counter() - began) / self.stream.size)
-        self.state, told = out
-        self.told[-1].append({key: np.asarray(v) for key, v in told.items()})
+        self.state, outputs = out
+        self.outputs[-1].append({key: np.asarray(v) for key, v in outputs.items()})
 
     def row(self, columns: tuple[int, ...], burn_in: int) -> Row:
         """Score what was said."""
         scores = []
-        for said in self.told:
+        for blocks in self.outputs:
             if self.failure is None:
                 length = len(self.stream.ys)
-                joined = {k: np.concatenate([b[k] for b in said])[:length] for k in said[0]}
+                joined = {k: np.concatenate([b[k] for b in blocks])[:length] for k in blocks[0]}
                 self.failure = _fault(joined, self.stream.ys, burn_in)
                 scores.append(_scores(joined, self.stream, list(columns), burn_in))
         costs = dict(self.costs)
@@ -132,23 +132,23 @@ def _program(static: PyTree, dim_state: int | None) -> Callable[..., tuple[PyTre
 
         def step(state, row):
             state, info = learner.step(state, *row)
-            said = info.prediction
-            if said is None:
+            made = info.prediction
+            if made is None:
                 raise ValueError("prediction: got None, expected one at each step")
-            told = {"mean": said.mean, "low": said.low, "high": said.high, "log": said.log_score}
+            outputs = {"mean": made.mean, "low": made.low, "high": made.high, "log": made.log_score}
             if learner.dim_state and learner.dim_state == dim_state:
-                told["state"] = learner.filter(state).mean
-            return state, told
+                outputs["state"] = learner.filter(state).mean
+            return state, outputs
 
         return jax.lax.scan(step, state, (ys, inputs))
 
     return block
 
 
-def _fault(told: dict[str, np.ndarray], ys: np.ndarray, burn_in: int) -> str | None:
+def _fault(outputs: dict[str, np.ndarray], ys: np.ndarray, burn_in: int) -> str | None:
     """Why what was said cannot be scored, if it cannot."""
-    bad = ~np.all([np.isfinite(told[key]).all(1) for key in ("mean", "low", "high")], 0)
-    bad |= np.isnan(told["log"]) & ~np.isnan(ys).all(1)
+    bad = ~np.all([np.isfinite(outputs[key]).all(1) for key in ("mean", "low", "high")], 0)
+    bad |= np.isnan(outputs["log"]) & ~np.isnan(ys).all(1)
     bad[:burn_in] = False
     if not bad.any():
         return None
@@ -158,10 +158,10 @@ def _fault(told: dict[str, np.ndarray], ys: np.ndarray, burn_in: int) -> str | N
 
 
 def _scores(
-    told: dict[str, np.ndarray], stream: Stream, columns: list[int], burn_in: int
+    outputs: dict[str, np.ndarray], stream: Stream, columns: list[int], burn_in: int
 ) -> dict[str, Any]:
     """Averages over the scored rows; NaN where there was nothing to average."""
-    ys, late = stream.ys[burn_in:], {key: v[burn_in:] for key, v in told.items()}
+    ys, late = stream.ys[burn_in:], {key: v[burn_in:] for key, v in outputs.items()}
     seen = ~np.isnan(ys)
     square = np.where(seen, (ys - late["mean"]) ** 2, 0.0)[:, columns]
     inside = (seen & (late["low"] <= ys) & (ys <= late["high"]))[:, columns]

@@ -134,6 +134,41 @@ def test_one_zoom_for_all_charts(browser: Browser, pages: dict[str, Path]) -> No
     assert browser.complaints() == []
 
 
+def test_shift_wheel_double_click_and_overview(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["usual"], "#rows=201-300")
+    box = middle(browser, 0)
+    x, y = box["left"] + box["width"] / 2, box["top"] + 60
+
+    def drag(start: float, end: float, height: float, **more: Any) -> tuple[int, int]:
+        browser.mouse("Moved", start, height)
+        browser.mouse("Pressed", start, height, **more)
+        for share in (0.3, 1.0):
+            browser.mouse("Moved", start + share * (end - start), height, buttons=1, **more)
+        browser.mouse("Released", end, height, **more)
+        return browser.view()
+
+    shift = 8
+    assert drag(x, x - box["width"] / 2, y, modifiers=shift) == (251, 350)
+    browser.mouse("Wheel", x, y, deltaX=0, deltaY=-347, modifiers=2)  # control: half of the rows
+    first, last = browser.view()
+    assert (first, last) == (pytest.approx(276, abs=1), pytest.approx(325, abs=1))
+    browser.mouse("Wheel", x, y, deltaX=0, deltaY=-347)
+    assert browser.view() == (first, last)  # it scrolls the page
+    y = middle(browser, 0)["top"] + 60
+    for count in (1, 2):
+        browser.mouse("Pressed", x, y, clickCount=count)
+        browser.mouse("Released", x, y, clickCount=count)
+    assert browser.view() == (1, 600)
+    strip = browser.run(
+        "document.querySelector('#overview .u-over').getBoundingClientRect().toJSON()"
+    )
+    left, wide, y = strip["left"], strip["width"], strip["top"] + 20
+    first, last = drag(left + wide / 4, left + wide / 2, y)
+    assert (first, last) == (pytest.approx(151, abs=1), pytest.approx(300, abs=1))
+    assert drag(left + 0.75 * wide, left + 0.75 * wide, y)[0] == pytest.approx(376, abs=1)
+    assert browser.complaints() == []
+
+
 def test_the_tooltip_tells_what_the_file_says(browser: Browser, pages: dict[str, Path]) -> None:
     """Under the mouse, and by the arrow keys of the chart in focus."""
     lines = (pages["usual"].parent / "estimates.jsonl").read_text().splitlines()

@@ -10,7 +10,9 @@ const columns = () => meta.columns.map(({ name, unit }, k) => {
   const [next, least, most] = about(k, "next_mean", "next_low", "next_high");
   const outside = value.map((v, i) => (v < low[i] || v > high[i] ? v : NaN));
   const absent = { series: [], tell: (i) => (i < meta.rows && !known(value[i]) ? [["not seen", ""]] : []) };
-  const forecast = () => [band("forecast band", least, most, "next-band"), line("forecast", next, "next", { width: 2, dash: [5, 3] })];
+  const forecast = () => [
+    band("forecast band", least, most, "next-band"), line("forecast", next, "next", { width: 2, dash: [5, 3] }),
+  ];
   return {
     host: "columns", title: name, unit, height: 180, parts: () => [
       absent, gaps(value, filled), band("band", low, high),
@@ -38,7 +40,9 @@ const scores = () => [
   {
     host: "coverage", title: `Share inside the band, last ${meta.window} rows`, height: 160, x: meta.curves.at,
     least: 0, most: 1.02, picked: true, keys: [["mean", "found"], ["level", "right"]],
-    parts: () => [curve("right", meta.curves.at.map(() => meta.level), "level", [6, 4]), curve("inside", chosen().coverage, "mean")],
+    parts: () => [
+      curve("right", meta.curves.at.map(() => meta.level), "level", [6, 4]), curve("inside", chosen().coverage, "mean"),
+    ],
   },
 ];
 
@@ -47,7 +51,10 @@ const learning = () => [
     host: "progress", title: `Log score of a row, mean of the last ${meta.window}`, unit: "nats", height: 140,
     x: meta.curves.at, parts: () => [curve("log score", meta.curves.log_score, "mean")],
   },
-  data.elbo && { host: "progress", title: "ELBO / t", unit: "nats per row", height: 140, parts: () => [line("ELBO / t", data.elbo, "mean")] },
+  data.elbo && {
+    host: "progress", title: "ELBO / t", unit: "nats per row", height: 140,
+    parts: () => [line("ELBO / t", data.elbo, "mean")],
+  },
   data.ess && {
     host: "progress", title: "Effective sample size", unit: "particles", height: 140, least: 0,
     parts: () => [line("Effective sample size", data.ess, "mean")],
@@ -59,7 +66,8 @@ const learning = () => [
 const states = () => meta.states.map((name, k) => {
   const [mean, spread] = about(k, "state", "spread");
   const [low, high] = [-meta.width, meta.width].map((z) => mean.map((m, i) => m + z * spread[i]));
-  return { host: "hidden", title: `state ${name}`, height: 120, parts: () => [band("band", low, high), line("mean", mean, "mean")] };
+  const parts = () => [band("band", low, high), line("mean", mean, "mean")];
+  return { host: "hidden", title: `state ${name}`, height: 120, parts };
 });
 
 // The whole run with its alarms, under the buttons.

@@ -110,7 +110,8 @@ def test_a_fleet_of_estimators_is_saved(learner: rmcvi.OnlineEstimator, tmp_path
     assert same(loaded.phi, states.phi)
     assert fleet.filter(states).mean.shape == (STREAMS, 1)
     assert fleet.forecast(states, 2).mean.shape == (2, STREAMS, 1)
-    assert np.shape(fleet.diagnostics(states, infos).elbo) == (STREAMS,)
+    elbo = fleet.diagnostics(states, infos).elbo
+    assert elbo is not None and elbo.shape == (STREAMS,)
     one = learner.forecast(fleet.stream(states, 1), 2)
     np.testing.assert_allclose(fleet.forecast(states, 2).mean[:, 1], one.mean, rtol=1e-9)
 

@@ -38,8 +38,8 @@ def inspect(
     summary = scores.summary(run.kept["seconds"], run.kept["counts"])
     parameters = run.live.parameters()
     if as_json:
-        told = {"run": run.plan.to_json(), "summary": summary, "parameters": parameters}
-        print(to_json(told, indent=1))
+        everything = {"run": run.plan.to_json(), "summary": summary, "parameters": parameters}
+        print(to_json(everything, indent=1))
         return
     console = Console(highlight=False)
     plan = run.plan

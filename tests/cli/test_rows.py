@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+import rmcvi
 from rmcvi.app.run.directory import Directory
 from rmcvi.app.run.estimates import FIELDS, Field, field_names
 from rmcvi.app.run.output import Lines
 from rmcvi.app.run.reading import read
-from rmcvi.learners import Told
 from tests.cli._runs import MODEL, call, make_source, outputs
 
 ROWS = 90
@@ -39,19 +39,23 @@ def whole(tmp_path: Path, capsys: Any) -> Path:
     return tmp_path / "run"
 
 
-def told(columns: int, states: int = 0) -> Told:
-    values = np.arange(columns, dtype=float)
-    hidden = np.arange(states, dtype=float)
-    return Told(values, values - 1, values + 1, -0.5, values, ("Ow.",), values, hidden, hidden)
+@pytest.fixture(scope="module")
+def estimate() -> Any:
+    """What a learner returns for a row of two columns, and one hidden state."""
+    live = rmcvi.Live(["a", "b"], learner=rmcvi.baselines.Persistence(2, 0))
+    returned = live.learn_one(np.array([1.5, np.nan]))
+    return replace(
+        returned, mean=np.array([0.25, 4.0]), state_mean=np.ones(1), state_std=np.ones(1)
+    )
 
 
-def test_a_new_field_is_one_entry() -> None:
+def test_a_new_field_is_one_entry(estimate: Any) -> None:
     """Written under its name, in its place, in both formats."""
     more = (*FIELDS, Field("recoveries", attribute="recoveries"))
     more = (*more, Field("{column}.again", attribute="mean"))
-    written = Lines(["a", "b"], "jsonl", more).line(7, None, np.array([1.5, np.nan]), told(2, 1))
+    written = Lines(["a", "b"], "jsonl", more).line(7, None, np.array([1.5, np.nan]), estimate)
     line = json.loads(written)
-    assert (line["recoveries"], line["a.again"], line["b.again"], line["b"]) == (0, 0, 1, None)
+    assert (line["recoveries"], line["a.again"], line["b.again"], line["b"]) == (0, 0.25, 4, None)
     names = list(line)
     assert names.index("recoveries") == names.index("alarms") + 1
     assert names.index("a.again") == names.index("a.failure") + 1
@@ -60,8 +64,8 @@ def test_a_new_field_is_one_entry() -> None:
         ["a", "b"], range(1)
     )
     table = Lines(["a", "b"], "csv", more)
-    cells = table.line(7, None, np.array([1.5, np.nan]), told(2, 1)).strip().split(",")
-    assert dict(zip(table.header(1).strip().split(","), cells, strict=True))["b.again"] == "1"
+    cells = table.line(7, None, np.array([1.5, np.nan]), estimate).strip().split(",")
+    assert dict(zip(table.header(1).strip().split(","), cells, strict=True))["b.again"] == "4"
 
 
 def test_run_json_names_the_fields(whole: Path) -> None:

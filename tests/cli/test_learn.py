@@ -96,7 +96,7 @@ def test_what_was_assumed_is_said_and_kept(capsys: Any) -> None:
     assert "the usual step is 1 hour" in done.err and "all, in standard deviations" in done.err
     run = json.loads(Path("said/run.json").read_text())
     assert run["columns"] == ["co", "nox"] and run["step_seconds"] == 3600.0
-    assert run["time_column"] == "time" and run["format"] == 1 and run["seed"] == 0
+    assert run["time_column"] == "time" and run["format"] == 2 and run["seed"] == 0
     assert all(sentence in done.err for sentence in run["assumed"])
     summary = json.loads(Path("said/summary.json").read_text())
     assert summary["rows"] == ROWS

@@ -32,9 +32,19 @@ def check_option(name: str, value: Any, options: Iterable[str]) -> str:
     known = list(options)
     if value in known:
         return value
-    near = difflib.get_close_matches(str(value), known, 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest(str(value), known)
+    hint = f" (did you mean {near!r}?)" if near else ""
     raise ValueError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, known))}{hint}")
+
+
+def nearest(got: str, names: Iterable[str], similarity: float = 0.6) -> str | None:
+    """The name that is most like `got`, whatever its case; None if none is that similar (0 to 1).
+
+    0.6 is what difflib takes for a close match.
+    """
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(got.casefold(), folded, 1, similarity)
+    return folded[near[0]] if near else None
 
 
 def check_instance(name: str, value: Any, kind: type) -> None:

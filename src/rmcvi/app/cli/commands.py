@@ -2,7 +2,6 @@
 
 import errno
 import importlib
-import importlib.metadata
 import os
 import signal
 import sys
@@ -65,7 +64,9 @@ app = typer.Typer(
 
 
 def _load(name: str) -> Any:
-    if importlib.metadata.version("jaxlib") == BROKEN:
+    from importlib.metadata import version  # not for `--help`, which it would delay
+
+    if version("jaxlib") == BROKEN:
         what = f"got version {BROKEN}, which computes some matrix products wrongly"
         raise Refusal(f"jaxlib: {what}, expected another one")
     importlib.import_module(ABOVE.get(name, f"rmcvi.app.cli.{name}"))

@@ -1,6 +1,5 @@
 """`rmcvi doctor`: what is wrong with this data?"""
 
-import json
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import listed
 from rmcvi.app.sources import Diagnosis
 from rmcvi.app.sources import doctor as diagnose
+from rmcvi.core.files import to_json
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -36,7 +36,7 @@ def doctor(
     """
     found = diagnose(source, columns=listed(columns) or None)
     if as_json:
-        print(json.dumps(found.to_json(), indent=1, default=str))
+        print(to_json(found.to_json(), indent=1, default=str))
     else:
         _print(found)
     return 1 if found.suggestions() else 0

@@ -82,7 +82,7 @@ class Lines:
         return dumps(list(told.alarms) if kind == TEXTS else time)
 
     def _prepare(self, states: int) -> None:
-        """Formats of a whole row: nine digits, so that a counter of 1e9 is told to the unit."""
+        """Formats of a whole row: nine digits, so that a counter of 1e9 keeps its last digit."""
         every = pairs(self.columns, range(states), self.schema)
         parts = (dumps(name).replace("%", "%%") + ": %s" for name, _ in every)
         self._layout = "{" + ", ".join(parts) + "}\n"

@@ -41,8 +41,8 @@ def given_season(said: Sequence[str]) -> Season:
         raise Refusal(f"--season: got {', '.join(said)}, expected {expected}")
     if not 2 <= rows[0] <= rows[-1] <= MOST:
         raise Refusal(f"--season: got {', '.join(said)}, expected from 2 to {MOST} rows")
-    told = f"Season: {_rows(rows)}, as you said."
-    return Season(rows[0], rows[1] if len(rows) > 1 else None, told)
+    sentence = f"Season: {_rows(rows)}, as you said."
+    return Season(rows[0], rows[1] if len(rows) > 1 else None, sentence)
 
 
 def calendar_season(schema: Schema) -> Season | None:
@@ -72,8 +72,8 @@ def found_season(stream: Stream) -> Season:
     if not seasons:
         seen = f"none was found in the first {len(rows)} rows"
         return Season(None, None, f"No season: {seen}; --season 12 would say one of 12 rows.")
-    told = f"Season: {_rows(seasons)}, found in the first {len(rows)} rows."
-    return Season(seasons[0], seasons[1] if len(seasons) > 1 else None, told)
+    sentence = f"Season: {_rows(seasons)}, found in the first {len(rows)} rows."
+    return Season(seasons[0], seasons[1] if len(seasons) > 1 else None, sentence)
 
 
 def _grid(rows: Sequence[Observation]) -> np.ndarray:

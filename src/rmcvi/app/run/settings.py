@@ -9,7 +9,6 @@ name = "innovation"
 particles = 50
 """
 
-import difflib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rmcvi.app.run.refusal import Refusal
+from rmcvi.core.checks import nearest
 
 LONGEST = 20_000
 """Rows of a season or of a window: each has its place in the state."""
@@ -193,6 +193,6 @@ def _fields(kind: type[BaseModel], above: list[Any]) -> list[str]:
 
 def _expected(got: str, names: Any) -> str:
     names = list(names)
-    near = difflib.get_close_matches(got, names, 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(got, names, 0.5)
+    hint = f"; did you mean {near!r}?" if near else ""
     return f"one of {', '.join(map(repr, names))}{hint}"

@@ -1,4 +1,4 @@
-"""From times to step lengths: dt = steps since the row before, gaps filled or told."""
+"""From times to step lengths: dt = steps since the row before, gaps filled or one long step."""
 
 from dataclasses import dataclass, field
 

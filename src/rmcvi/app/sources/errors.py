@@ -1,9 +1,10 @@
 """What went wrong with a source, in one sentence; what was tolerated, by kind."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from rmcvi.core.checks import nearest
 
 
 class DataError(ValueError):
@@ -38,9 +39,8 @@ def place(name: str, line: int | None = None, column: str | None = None) -> str:
 def unknown(what: str, got: str, known: Iterable[str]) -> str:
     """A sentence about a name that is not there, with the nearest one that is."""
     names = list(known)
-    folded = {name.casefold(): name for name in names}
-    near = difflib.get_close_matches(got.casefold(), folded, 1, 0.5)
-    hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
+    near = nearest(got, names, 0.5)
+    hint = f"; did you mean {near!r}?" if near else ""
     shown = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
     return f"{what}: got {got!r}, expected one of {shown}{hint}"
 

@@ -1,11 +1,11 @@
 """The files of a source: one, or the parts of a directory in order."""
 
-import difflib
 import re
 from pathlib import Path
 
 from rmcvi.app.sources.errors import DataError
 from rmcvi.app.sources.formats import ENDINGS, format_of
+from rmcvi.core.checks import nearest
 
 
 def list_parts(path: Path) -> list[Path]:
@@ -44,5 +44,5 @@ def _expected() -> str:
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return ""
-    near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()], 1)
-    return f"; did you mean {str(path.parent / near[0])!r}?" if near else ""
+    near = nearest(path.name, (p.name for p in path.parent.iterdir()))
+    return f"; did you mean {str(path.parent / near)!r}?" if near else ""

@@ -17,6 +17,7 @@ import numpy as np
 
 from rmcvi.app.sources.errors import DataError
 from rmcvi.app.sources.reader import read
+from rmcvi.core.files import replace
 
 FILE = "AirQualityUCI.csv"
 VARIABLE = "RMCVI_AIR_QUALITY"
@@ -114,9 +115,7 @@ def _download(file: Path, opener: Callable[..., Any]) -> None:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             data = archive.read(FILE)
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}.part")
-        part.write_bytes(data)
-        part.replace(file)
+        replace(file, data)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         reason = str(error) or type(error).__name__
         raise DataError(f"air quality: the download failed ({reason}); {_wanted()}") from None

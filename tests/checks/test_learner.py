@@ -20,6 +20,7 @@ def test_a_learner_that_peeks():
     found = {f.name: f.sentence for f in report.failed}
     assert set(found) == {
         "a prediction does not know y",
+        "forecast",
         "log score",
         "y = 1e+06 and infinities are survived",
     }

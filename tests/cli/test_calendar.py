@@ -42,6 +42,7 @@ def test_forecasts_of_months_have_their_dates(
 
 def _plan(text: str, *said: str) -> Plan:
     options: dict[str, Any] = {"calendar": [], "season": list(said), "follow": False}
+    options |= {"on_bad_row": "error", "limit": None, "checkpoint_every": 500}
     plan = make_plan("-", read(io.StringIO(text)), "seasonal", 0.9, 0, "now", **options)
     return Plan.from_json(json.loads(json.dumps(plan.to_json())), "run.json")
 

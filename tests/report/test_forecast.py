@@ -12,6 +12,15 @@ from rmcvi.app.report.forecast import forecast
 from rmcvi.app.run.plan import Plan
 from tests.report._runs import arrays, make
 
+OPTIONS = {
+    "calendar": [],
+    "follow": False,
+    "on_bad_row": "error",
+    "limit": None,
+    "checkpoint_every": 500,
+    "model": {"model": "seasonal"},
+    "season": [24, None],
+}
 PLAN = Plan(
     source="a.csv",
     seed=0,
@@ -24,7 +33,7 @@ PLAN = Plan(
     time_column=None,
     step_seconds=None,
     started="2026-11-16T03:00:00+00:00",
-    options={"model": {"model": "seasonal"}, "season": [24, None]},
+    options=OPTIONS,
     schema={"inputs": []},
     id="1",
 )
@@ -43,7 +52,10 @@ def test_the_page_says_why_there_is_none(tmp_path: Path) -> None:
     [
         ({}, "has no checkpoint yet"),
         ({"schema": {"inputs": ["wind", "rain"]}}, "the next values of wind, rain are not known"),
-        ({"options": {"model": {"model": "mine:make"}}}, "`rmcvi forecast --model mine:make`"),
+        (
+            {"options": OPTIONS | {"model": {"model": "mine:make"}}},
+            "`rmcvi forecast --model mine:make`",
+        ),
     ],
 )
 def test_reasons(tmp_path: Path, change: dict[str, Any], reason: str) -> None:

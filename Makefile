@@ -28,7 +28,7 @@ demo: .venv/.app
 	$(BIN)/rmcvi demo
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 25
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 
 test-long: .venv/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m long

@@ -253,3 +253,11 @@ def test_after_a_fork_there_is_a_sentence() -> None:
         [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True
     )
     assert run.stdout.startswith("Live: got a call in a forked process")
+
+
+def test_a_learner_that_knows_its_units_gets_the_columns_as_they_are() -> None:
+    """Nothing is standardised twice, unless that is asked for."""
+    seasonal = rmcvi.SeasonalLearner(1, period=None)
+    assert rmcvi.Live(1, learner=seasonal).scaling.frozen
+    assert not rmcvi.Live(1, learner=seasonal, standardiser=True).scaling.frozen
+    assert not rmcvi.Live(1, learner=rmcvi.baselines.Persistence(1)).scaling.frozen

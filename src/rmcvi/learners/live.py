@@ -48,7 +48,7 @@ class Live:
         *,
         inputs: Sequence[str] | int = (),
         learner: AbstractLearner | None = None,
-        standardiser: Standardiser | bool = True,
+        standardiser: Standardiser | bool | None = None,
         seed: int = 0,
         remedy: bool = True,
     ):
@@ -57,10 +57,10 @@ class Live:
         Args:
             columns: names (or the number) of the observed columns.
             inputs: names (or the number) of the columns that are known beforehand.
-            learner: any learner for standardised columns (default: `default_learner`).
+            learner: any learner (default: `default_learner`).
             standardiser: how units are learned (True: robustly; what a failing column says is
                 doubted, and a new level is followed; False: the learner takes the columns as
-                they are).
+                they are; default: True unless the learner's `units` are "raw").
             seed: of all random numbers.
             remedy: lengthen a window that is too short (the next row then compiles anew).
         """
@@ -75,6 +75,8 @@ class Live:
             got = f"{self.learner.dim_obs} columns and {self.learner.dim_input} inputs"
             got += f" of {self.learner.streams[0]} streams" if self.learner.streams else ""
             raise ValueError(f"learner: got one for {got}, expected {dims[0]} and {dims[1]}")
+        if standardiser is None:
+            standardiser = self.learner.units == "standard"
         self.standardiser = Standardiser() if isinstance(standardiser, bool) else standardiser
         self.scaling = self.standardiser.init(dims[0])
         self._raw = standardiser is False

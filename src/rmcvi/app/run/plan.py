@@ -164,7 +164,6 @@ class Plan:
                 self.columns,
                 inputs=self.inputs,
                 learner=learner,
-                standardiser=learner.units == "standard",
                 seed=self.seed,
             )
         except ValueError as error:

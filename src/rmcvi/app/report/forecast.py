@@ -65,8 +65,8 @@ def _forecast(folder: Path, run: Run, live: Live | None) -> Forecast | str:
     schema, source = Schema.from_json(plan.schema), kept.extra["source"]
     clock = None if source is None else source["clock"]
     inputs = _inputs(plan, next_times(schema, clock, behind + horizon))
-    told = live.forecast(behind + horizon, inputs, level=run.level)
-    mean, low, high = (np.stack(part)[behind:] for part in (told.mean, told.low, told.high))
+    ahead = live.forecast(behind + horizon, inputs, level=run.level)
+    mean, low, high = (np.stack(part)[behind:] for part in (ahead.mean, ahead.low, ahead.high))
     if not np.isfinite([mean, low, high]).any():
         return "the learner gives no finite numbers."
     time = _times(schema, run, horizon)

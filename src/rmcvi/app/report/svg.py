@@ -19,8 +19,10 @@ def reliability(found: Calibration, level: float) -> Markup:
         *(_tick_x(p, f"{100 * p:.0f} %") for p in (0.0, 0.5, 1.0)),
         _label("level of the interval"),
     ]
-    told = f"At the run's level of {100 * level:.3g} %, {100 * own:.1f} % of the values are inside."
-    return _frame(body, told, 1.0, (0.0, 0.25, 0.5, 0.75, 1.0))
+    sentence = (
+        f"At the run's level of {100 * level:.3g} %, {100 * own:.1f} % of the values are inside."
+    )
+    return _frame(body, sentence, 1.0, (0.0, 0.25, 0.5, 0.75, 1.0))
 
 
 def histogram(found: Calibration) -> Markup:
@@ -68,7 +70,7 @@ def _label(text: str) -> str:
     return f'<text {place} text-anchor="middle">{text}</text>'
 
 
-def _frame(body: list[str], told: str, top: float, marks: tuple[float, ...]) -> Markup:
+def _frame(body: list[str], label: str, top: float, marks: tuple[float, ...]) -> Markup:
     lines = []
     for mark in marks:
         if mark <= top:
@@ -79,7 +81,7 @@ def _frame(body: list[str], told: str, top: float, marks: tuple[float, ...]) -> 
             text = f"{100 * mark:.0f} %"
             lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     return Markup(
-        f'<svg class="small" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{told}">'
+        f'<svg class="small" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
         + "".join(lines + body)
         + "</svg>"
     )

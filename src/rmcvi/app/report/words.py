@@ -42,8 +42,8 @@ def duration(seconds: Any) -> str:
 
 def moment(seconds: float) -> str:
     """A time to the second, or to the minute if it is a full one."""
-    told = datetime.fromtimestamp(seconds, UTC)
-    return told.strftime("%Y-%m-%d %H:%M:%S" if told.second else "%Y-%m-%d %H:%M")
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M")
 
 
 def settings(given: Any) -> list[tuple[str, str]]:

@@ -65,19 +65,19 @@ def render(
     """The page as text.
 
     Args:
-        run: what was learned from, and what was told of it.
+        run: what was learned from, and what was estimated of it.
         scores: errors of its predictions.
         summary: the numbers of the tables.
         ahead: the forecast, or why there is none.
         limit: characters of packed data above which rows are thinned.
     """
-    told = episodes(run.alarms)
+    found = episodes(run.alarms)
     every = 1
     after = None if isinstance(ahead, str) else ahead
-    meta, packed = content(run, scores, told, thin(scores, every), after)
+    meta, packed = content(run, scores, found, thin(scores, every), after)
     while len(packed) > limit and every < run.rows:
         every = max(every + 1, int(np.ceil(1.03 * every * len(packed) / limit)))
-        meta, packed = content(run, scores, told, thin(scores, every), after)
+        meta, packed = content(run, scores, found, thin(scores, every), after)
     calibration = calibrate(run, scores)
     return (
         environment()
@@ -93,8 +93,8 @@ def render(
             every=every,
             ahead=after,
             no_forecast=None if after else ahead,
-            episodes=[_told(run, episode) for episode in told[:EPISODES]],
-            more_episodes=max(len(told) - EPISODES, 0),
+            episodes=[_described(run, episode) for episode in found[:EPISODES]],
+            more_episodes=max(len(found) - EPISODES, 0),
             calibration=calibration,
             reliability=calibration and reliability(calibration, run.level),
             histogram=calibration and histogram(calibration),
@@ -141,7 +141,7 @@ def asset(name: str, folder: str = "templates") -> str:
     return (resources.files("rmcvi.app.report") / folder / name).read_text(encoding="utf-8")
 
 
-def _told(run: Run, episode: Episode) -> dict[str, Any]:
+def _described(run: Run, episode: Episode) -> dict[str, Any]:
     ends = [episode.first, episode.last]
     times = None if run.time is None else [words.moment(run.time[i]) for i in ends]
     rows = [int(run.row[i]) for i in ends]

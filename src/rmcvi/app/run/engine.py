@@ -109,11 +109,11 @@ class Engine:
         return OSError(error.errno, f"{error.strerror}; {advice}", error.filename)
 
     def _learn(self, observation: Observation) -> None:
-        told = self.live.learn_one(observation.y, self.plan.known(observation), observation.dt)
+        estimate = self.live.learn_one(observation.y, self.plan.known(observation), observation.dt)
         self.rows += 1
         now = moment(observation.time, self.plan.calendar)
-        row = (self.rows, now, observation.y, told)
-        self.scores.add(observation.y, told)
+        row = (self.rows, now, observation.y, estimate)
+        self.scores.add(observation.y, estimate)
         if self._files:
             self._files[ESTIMATES].write(self._lines.line(*row))
             if self.rows % PARAMETERS_EVERY == 0:
@@ -125,7 +125,7 @@ class Engine:
         self._pending += 1
         self.progress.row(self.scores)
         if self._stdout is not None:
-            header = "" if self._headed else self._stdout.header(len(told.state_mean))
+            header = "" if self._headed else self._stdout.header(len(estimate.state_mean))
             self._headed = True
             to_stdout(header + self._stdout.line(*row))
 

@@ -52,19 +52,19 @@ class Lines:
         names = (csv_text(name) for name, _ in pairs(self.columns, range(states), self.schema))
         return csv_line(list(names)) if self.form == "csv" else ""
 
-    def line(self, row: int, time: str | float | None, y: np.ndarray, told: Estimate) -> str:
+    def line(self, row: int, time: str | float | None, y: np.ndarray, estimate: Estimate) -> str:
         """One row; `y` are its values as they came."""
         if not self._layout:
-            self._prepare(len(told.state_mean))
-        numbers = [getattr(told, name) for name in self._numbers["row"]]
+            self._prepare(len(estimate.state_mean))
+        numbers = [getattr(estimate, name) for name in self._numbers["row"]]
         for per in ("column", "state"):
             if names := self._numbers[per]:
-                numbers += np.stack([getattr(told, name) for name in names], 1).ravel().tolist()
+                numbers += np.stack([getattr(estimate, name) for name in names], 1).ravel().tolist()
         nothing = self._nothing
         digits = (self._digits % tuple(numbers)).split()
         cells = iter([nothing if text in NO_NUMBER else text for text in digits])
         line = [
-            next(cells) if f.kind == NUMBER else self._text(f.kind, row, time, told)
+            next(cells) if f.kind == NUMBER else self._text(f.kind, row, time, estimate)
             for f in self._of["row"]
         ]
         for value in y.tolist():
@@ -73,13 +73,13 @@ class Lines:
         line += cells
         return csv_line(line) if self.form == "csv" else self._layout % tuple(line)
 
-    def _text(self, kind: str, row: int, time: str | float | None, told: Estimate) -> str:
+    def _text(self, kind: str, row: int, time: str | float | None, estimate: Estimate) -> str:
         """What is no number of nine digits: the row's number, its time, its alarms."""
         if kind == INTEGER:
             return str(row)
         if self.form == "csv":
-            return csv_text("; ".join(told.alarms)) if kind == TEXTS else _csv_time(time)
-        return dumps(list(told.alarms) if kind == TEXTS else time)
+            return csv_text("; ".join(estimate.alarms)) if kind == TEXTS else _csv_time(time)
+        return dumps(list(estimate.alarms) if kind == TEXTS else time)
 
     def _prepare(self, states: int) -> None:
         """Formats of a whole row: nine digits, so that a counter of 1e9 keeps its last digit."""

@@ -68,12 +68,12 @@ class RunningScores:
                 message = "checkpoint: its scores are not as `learn` writes them"
                 raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
-    def add(self, y: np.ndarray, told: Any) -> None:
+    def add(self, y: np.ndarray, estimate: Any) -> None:
         """One row and what was predicted of it."""
-        bands = (told.mean[None], told.low[None], told.high[None])
-        self.add_rows(y[None], *bands, np.array([told.log_score]))
-        self.recoveries = told.recoveries
-        for sentence in dict.fromkeys(told.alarms):
+        bands = (estimate.mean[None], estimate.low[None], estimate.high[None])
+        self.add_rows(y[None], *bands, np.array([estimate.log_score]))
+        self.recoveries = estimate.recoveries
+        for sentence in dict.fromkeys(estimate.alarms):
             if is_new_episode(self.rows, self._raised.get(sentence)):
                 self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
             self._raised[sentence] = self.rows

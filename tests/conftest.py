@@ -4,12 +4,12 @@ import os
 
 # XLA reads this when its first computation starts. Tests compile far more than they compute: the
 # cheapest code saves a third of their time, and loops without fusion emitters compile three times
-# as fast. Each xdist worker has one core to itself.
+# as fast (see `usual_compiler` below). Each xdist worker has one core to itself.
 os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),
         "--xla_backend_optimization_level=0",
-        "--xla_cpu_use_fusion_emitters=false",
+        f"--xla_cpu_use_fusion_emitters={'USUAL_COMPILER' in os.environ}".lower(),
     ]
 ).strip()
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -17,6 +17,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -40,6 +42,28 @@ FIRST = ("test_soak.py", "test_checkpoint.py", "test_docs.py", "test_windowed.py
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first (`--no-loadscope-reorder` keeps this order)."""
     items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test marked `usual_compiler` runs in a process of its own, with fusion emitters.
+
+    Without them two programs of the same step may differ in the last bit.
+    """
+    marked = pyfuncitem.get_closest_marker("usual_compiler")
+    if marked is None or "USUAL_COMPILER" in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", pyfuncitem.nodeid]
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(
+        command,
+        cwd=pyfuncitem.config.rootpath,
+        env=environment | {"USUAL_COMPILER": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return True
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -83,6 +83,7 @@ def same_bits(a: Any, b: Any) -> bool:
     return all(np.array_equal(data(v), data(w), equal_nan=True) for v, w in pairs)
 
 
+@pytest.mark.usual_compiler
 def test_updates_scan_and_chunks_agree_to_the_bit(capsys: pytest.CaptureFixture[str]) -> None:
     """The way a stream is cut does not matter."""
     learner, ys = small_learner(), stream(linear_model(), 12)

@@ -99,3 +99,21 @@ def test_columns_that_stick_alone_are_named_alone() -> None:
         wide = (np.zeros(2), np.full(2, -99.0), np.full(2, 99.0))
         said = episodes.step(y, np.array([0.5, moving - 1.0]), wide, kind, Alarm.NONE)
     assert said == ("a: stuck at 0.5 since row 0.",)
+
+
+def test_a_gap_is_no_frozen_logger() -> None:
+    """Where nothing was seen nothing repeats, though one column was stuck before."""
+    episodes, wide = Episodes(["a", "b"]), (np.zeros(2), np.full(2, -99.0), np.full(2, 99.0))
+    stuck, last = np.array([STUCK, 0]), np.array([0.5, 0.0])
+    for moving in np.arange(1.0, 9.0):
+        y = np.array([0.5, moving])
+        episodes.step(y, last, wide, stuck, Alarm.NONE)
+        last = y
+    said = ()
+    for _ in range(20):
+        said = episodes.step(np.full(2, np.nan), last, wide, stuck, Alarm.NONE)
+    assert said == ("a: stuck at 0.5 since row 0.",)
+    restored = Episodes(["a", "b"], json.loads(json.dumps(episodes.to_json())))
+    for _ in range(4):
+        said = restored.step(last, last, wide, stuck, Alarm.NONE)
+    assert said == ("All columns: no value has changed since row 8; the logger has frozen.",)

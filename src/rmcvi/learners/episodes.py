@@ -47,8 +47,10 @@ class Episodes:
         self.open: dict[int, Episode] = {}
         self._since = np.zeros(size)
         self._missing, self._longest = np.zeros(size), np.zeros(size)
+        self._repeats = 0
+        """Rows in which all columns that live were seen and none had changed."""
         if plain is not None:
-            self.row = int(plain["row"])
+            self.row, self._repeats = int(plain["row"]), int(plain["repeats"])
             self.open = {int(i): Episode(**e) for i, e in plain["open"]}
             self._since, self._missing, self._longest = (
                 np.array(plain[k], float).reshape(size) for k in ("since", "missing", "longest")
@@ -58,6 +60,7 @@ class Episodes:
         """Plain numbers and words."""
         return {
             "row": self.row,
+            "repeats": self._repeats,
             "open": [[i, asdict(e)] for i, e in self.open.items()],
             "since": self._since.tolist(),
             "missing": self._missing.tolist(),
@@ -80,7 +83,12 @@ class Episodes:
         seen = np.isfinite(y)
         self._longest = np.where(seen, np.maximum(self._longest, self._missing), self._longest)
         self._missing = np.where(seen, 0.0, self._missing + 1.0)
-        self._since = np.where(seen & (y != last), self.row, self._since)
+        changed = seen & (y != last)
+        self._since = np.where(changed, self.row, self._since)
+        if changed.any():
+            self._repeats = 0
+        elif seen[self._missing < DEAD].all():
+            self._repeats += 1
         limit = np.maximum(DEAD, LONGER * self._longest)
         dead = (self._missing >= limit) & ~np.isnan(last)
         rest = flags & ~(Alarm.SENSOR | Alarm.UNSOUND | Alarm.LOST)
@@ -101,7 +109,7 @@ class Episodes:
         """All columns that live repeat themselves, or none lives: one alarm for all."""
         alive = self._missing < DEAD
         now, start = self.open.get(ALL), int(self._since[alive].max(initial=0.0))
-        frozen = stuck.any() and alive.sum() > 1 and self.row - start >= TOGETHER
+        frozen = stuck.any() and alive.sum() > 1 and self._repeats >= TOGETHER
         if len(dead) > 1 and dead.all():
             since = int(self.row - self._missing.min() + 1)
             words = f"All columns: no value since row {since}."

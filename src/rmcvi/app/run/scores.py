@@ -77,6 +77,9 @@ class RunningScores:
             if is_new_episode(self.rows, self._raised.get(sentence)):
                 self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
             self._raised[sentence] = self.rows
+        if self._raised:  # a service that runs for years keeps what goes on, no more
+            going = self._raised.items()
+            self._raised = {s: row for s, row in going if not is_new_episode(self.rows, row)}
 
     def add_rows(
         self,

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from rmcvi.recursion import RMCVI as RMCVI
     from rmcvi.recursion import AcceptReject as AcceptReject
     from rmcvi.recursion import AdditiveFunctional as AdditiveFunctional
+    from rmcvi.recursion import CalibratedWeights as CalibratedWeights
     from rmcvi.recursion import FullWeights as FullWeights
     from rmcvi.recursion import NaturalRMCVI as NaturalRMCVI
     from rmcvi.recursion import PerStepRMCVI as PerStepRMCVI
@@ -107,6 +108,7 @@ _HOMES = {
     "RMCVI": "rmcvi.recursion",
     "AcceptReject": "rmcvi.recursion",
     "AdditiveFunctional": "rmcvi.recursion",
+    "CalibratedWeights": "rmcvi.recursion",
     "FullWeights": "rmcvi.recursion",
     "NaturalRMCVI": "rmcvi.recursion",
     "PerStepRMCVI": "rmcvi.recursion",

@@ -20,7 +20,19 @@ def some_tilts(num: int = 12) -> tuple[families.DiagonalGaussian, Tilts]:
     q = families.DiagonalGaussian()
     x_prev, x = jax.random.normal(jax.random.key(0), (2, num, 2))
     statistics = jax.vmap(q.statistic)(x_prev)
-    return q, Tilts(lambda v: families.Natural(v, jnp.array([0.5, 1.0])), x, statistics)
+    return q, tilts_of([0.5, 1.0], x, statistics)
+
+
+def tilts_of(precision: list[float], x: jax.Array, statistics: Any) -> Tilts:
+    """Kernels are tilts of a standard normal law."""
+
+    def tilt(v):
+        return families.Natural(v, jnp.array(precision))
+
+    def kernel(v):
+        return families.Natural(v, 1.0 + jnp.array(precision))
+
+    return Tilts(tilt, x, statistics, kernel)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +54,7 @@ def test_drawn_indices_are_unbiased(backward: Any) -> None:
 def test_accept_reject_falls_back_where_the_weights_are_unbounded() -> None:
     """A negative precision has no supremum: the exact law is used, nothing loops."""
     q, tilts = some_tilts()
-    wild = Tilts(lambda v: families.Natural(v, jnp.array([-0.5, 1.0])), tilts.x, tilts.statistics)
+    wild = tilts_of([-0.5, 1.0], tilts.x, tilts.statistics)
     exact = rmcvi.FullWeights().weigh(jax.random.key(0), q, wild).average(jnp.eye(12))
     keys = jax.random.split(jax.random.key(1), 4000)
     draw = jax.vmap(lambda k: rmcvi.AcceptReject(2).weigh(k, q, wild).average(jnp.eye(12)))
@@ -54,7 +66,7 @@ def test_adjoint_of_average_is_push() -> None:
     """<W v, d> = <v, W' d> for both representations."""
     q, tilts = some_tilts()
     v, d = jax.random.normal(jax.random.key(3), (2, 12, 3))
-    for backward in (rmcvi.FullWeights(), rmcvi.SampledIndices(3)):
+    for backward in (rmcvi.FullWeights(), rmcvi.CalibratedWeights(), rmcvi.SampledIndices(3)):
         weights = backward.weigh(jax.random.key(4), q, tilts)
         left, right = tree.vdot(weights.average(v), d), tree.vdot(v, weights.push(d.T).T)
         np.testing.assert_allclose(left, right, rtol=1e-12)

@@ -50,6 +50,8 @@ class Info(eqx.Module):
     """Running smoothed expectation of the additive functional, None if there is none."""
     result: Int[Array, ""]
     """A `Result` code."""
+    calibrated: Float[Array, ""]
+    """Share of the kernels' moments that the weights reproduce (NaN: they are not meant to)."""
 
     @classmethod
     def plain(
@@ -59,6 +61,7 @@ class Info(eqx.Module):
         sound: Bool[Array, ""],
         ess: Float[Array, ""] | None = None,
         functional: PyTree = None,
+        calibrated: Float[Array, ""] | None = None,
     ) -> "Info":
         """That of a recursion without a window; an `ess` below 2 is a collapse."""
         ess = jnp.full_like(elbo, jnp.nan) if ess is None else ess
@@ -72,6 +75,7 @@ class Info(eqx.Module):
             mass_beyond=jnp.zeros_like(elbo),
             functional=functional,
             result=jnp.where(sound, result, int(Result.NON_FINITE)),
+            calibrated=jnp.full_like(elbo, jnp.nan) if calibrated is None else calibrated,
         )
 
 

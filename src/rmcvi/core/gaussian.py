@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Key
 
 LOG_2PI = 1.8378770664093453
 """log(2 pi)."""
@@ -110,3 +110,10 @@ def log_density(scale: Scale, x: Float[Array, "n d"]) -> Float[Array, "n"]:
 def normal_log_prob(x: Array, mean: Array, scale: Array) -> Array:
     """Elementwise log N(x; mean, scale^2)."""
     return -0.5 * ((x - mean) / scale) ** 2 - jnp.log(scale) - 0.5 * LOG_2PI
+
+
+def matched_normal(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "{num} {dim}"]:
+    """Normal draws whose mean is 0 and whose variances are 1 in the sample as well."""
+    half = jax.random.normal(key, (num // 2, dim))
+    draws = jnp.concatenate([half, -half, jnp.zeros((num % 2, dim))])
+    return draws / jnp.sqrt(jnp.mean(draws**2, 0))[None]

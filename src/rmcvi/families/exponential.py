@@ -5,6 +5,7 @@ the recursion asks for nothing else. Natural parameters and statistics are pytre
 """
 
 import abc
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core import tree
-from rmcvi.core.gaussian import LOG_2PI
+from rmcvi.core.gaussian import LOG_2PI, matched_normal, whiten
 
 Eta = TypeVar("Eta")
 
@@ -37,6 +38,10 @@ class AbstractExponentialFamily(eqx.Module, Generic[Eta]):
     @abc.abstractmethod
     def sample(self, key: Key[Array, ""], eta: Eta, num: int) -> Float[Array, "{num} dx"]:
         """`num` independent draws."""
+
+    def matched(self, key: Key[Array, ""], eta: Eta, num: int) -> Float[Array, "{num} dx"]:
+        """`num` draws whose average of T is E T; independent ones unless a family knows better."""
+        return self.sample(key, eta, num)
 
     def mean(self, eta: Eta) -> Float[Array, "dx"]:
         """E x; from a fixed sample unless a family knows better."""
@@ -64,6 +69,13 @@ class AbstractExponentialFamily(eqx.Module, Generic[Eta]):
         """Supremum over x of <eta, T(x)>, infinity where unbounded or unknown (accept-reject)."""
         del eta
         return jnp.asarray(jnp.inf)
+
+    def moments(self, eta: Eta) -> tuple[Sequence[int], ...]:
+        """Sets of coordinates of T, ravelled, none of them repeated, the richest first.
+
+        Weights are calibrated by as many of them as the particles can bear; `eta` tells the shape.
+        """
+        return (range(tree.ravel(eta).size),)
 
     def log_prob(self, eta: Eta, x: Float[Array, "dx"]) -> Float[Array, ""]:
         """`log q(x)`."""
@@ -97,6 +109,11 @@ class DiagonalGaussian(AbstractExponentialFamily[Natural]):
         noise = jax.random.normal(key, (num, eta.linear.size), eta.linear.dtype)
         return self.mean(eta)[None] + noise * jax.lax.rsqrt(eta.precision)[None]
 
+    def matched(self, key, eta, num):
+        """The same, with noise whose means are 0 and variances 1 in the sample as well."""
+        noise = matched_normal(key, num, eta.linear.size)
+        return self.mean(eta)[None] + noise * jax.lax.rsqrt(eta.precision)[None]
+
     def mean(self, eta):
         """`linear / precision`."""
         return eta.linear / eta.precision
@@ -104,6 +121,10 @@ class DiagonalGaussian(AbstractExponentialFamily[Natural]):
     def covariance(self, eta):
         """`diag(1 / precision)`."""
         return jnp.diag(1.0 / eta.precision)
+
+    def moments(self, eta):
+        """All of them."""
+        return (range(2 * eta.linear.size),)
 
     def relative(self, eta, origin):
         """(linear - precision * origin, precision)."""
@@ -144,9 +165,19 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
 
     def sample(self, key, eta, num):
         """`mean + L'^-1 noise`, with precision = L L'."""
+        return self._moved(eta, jax.random.normal(key, (num, eta.linear.size), eta.linear.dtype))
+
+    def matched(self, key, eta, num):
+        """The same, with noise whose covariance is I in the sample as well, if `num` allows it."""
+        dim = eta.linear.size
+        noise = matched_normal(key, num, dim)
+        if num >= 2 * (dim + 1):
+            noise = whiten(jnp.linalg.cholesky(noise.T @ noise / num), noise)
+        return self._moved(eta, noise)
+
+    def _moved(self, eta: Natural, noise: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
         chol = jnp.linalg.cholesky(eta.precision)
-        noise = jax.random.normal(key, (eta.linear.size, num), eta.linear.dtype)
-        deviation = solve_triangular(chol, noise, lower=True, trans="T").T
+        deviation = solve_triangular(chol, noise.T, lower=True, trans="T").T
         return cho_solve((chol, True), eta.linear)[None] + deviation
 
     def mean(self, eta):
@@ -157,6 +188,13 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         """`precision^-1`."""
         chol = jnp.linalg.cholesky(eta.precision)
         return cho_solve((chol, True), jnp.eye(eta.linear.size, dtype=eta.linear.dtype))
+
+    def moments(self, eta):
+        """Means with all products, or with squares alone."""
+        dim = eta.linear.size
+        squares = [dim + k * (dim + 1) for k in range(dim)]
+        products = [dim + j * dim + k for j in range(dim) for k in range(j, dim)]
+        return [*range(dim), *products], [*range(dim), *squares]
 
     def relative(self, eta, origin):
         """(linear - precision @ origin, precision)."""

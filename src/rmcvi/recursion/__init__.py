@@ -1,6 +1,7 @@
 """The method: RMCVI and its parts."""
 
 from rmcvi.recursion.backward import AcceptReject as AcceptReject
+from rmcvi.recursion.backward import CalibratedWeights as CalibratedWeights
 from rmcvi.recursion.backward import FullWeights as FullWeights
 from rmcvi.recursion.backward import SampledIndices as SampledIndices
 from rmcvi.recursion.functional import AdditiveFunctional as AdditiveFunctional

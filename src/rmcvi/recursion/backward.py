@@ -1,11 +1,13 @@
-"""How backward weights are made: all of them, M draws from them, or M draws by accept-reject.
+"""How backward weights are made: all of them, calibrated or not, or M draws from them.
 
 e_i = eta~(x_i) + eta_{t-1} - eta_{t-1}^{proposal} (errata A5) tilts the particles before towards
 x_i; every choice turns tilts into `AbstractWeights`.
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -16,6 +18,7 @@ from rmcvi.core import tree
 from rmcvi.core.checks import check_int
 from rmcvi.families import AbstractExponentialFamily
 from rmcvi.recursion.blocked import BlockedWeights, in_blocks
+from rmcvi.recursion.calibration import Calibration
 from rmcvi.recursion.weights import AbstractWeights, DenseWeights, SampledWeights
 
 
@@ -25,6 +28,8 @@ class Tilts(eqx.Module):
     tilt: Callable[[Array], PyTree]
     x: Float[Array, "n dx"]
     statistics: PyTree
+    kernel: Callable[[Array], PyTree]
+    """Natural parameter of q_{t-1|t}(x, .)."""
 
     def logits(self) -> Float[Array, "n m"]:
         """<e_i, T(x_j)> for all pairs: one matrix product."""
@@ -40,6 +45,31 @@ class AbstractBackward(eqx.Module):
         self, key: Key[Array, ""], distribution: AbstractExponentialFamily, tilts: Tilts
     ) -> AbstractWeights:
         """Weights of the previous particles for each particle now."""
+
+    def draw(
+        self, key: Key[Array, ""], distribution: AbstractExponentialFamily, eta: PyTree, num: int
+    ) -> Float[Array, "{num} dx"]:
+        """The particles of q_t."""
+        return distribution.sample(key, eta, num)
+
+    def plain(self, tilts: Tilts, weights: AbstractWeights) -> AbstractWeights:
+        """The weights without what may have been added to them: a law, fit for covariances."""
+        del tilts
+        return weights
+
+    def explain(
+        self,
+        distribution: AbstractExponentialFamily,
+        statistics: PyTree,
+        eta: PyTree,
+        f: Float[Array, "n m"],
+    ) -> tuple[PyTree, Float[Array, "n m"]]:
+        """What is known of Cov(T, f_i) under q(eta_i) from f at the particles, and the rest of f.
+
+        `eta` has n rows, `statistics` are T at the m particles.
+        """
+        del distribution, statistics
+        return tree.zeros(eta), f
 
     @abc.abstractmethod
     def identity(self, num: int, eta: PyTree) -> AbstractWeights:
@@ -62,14 +92,14 @@ class FullWeights(AbstractBackward):
     def weigh(self, key, distribution, tilts):
         """A softmax over each row."""
         del key, distribution
-        return DenseWeights(jax.nn.softmax(tilts.logits(), 1))
+        return DenseWeights(_softmax(tilts))
 
     def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> BlockedWeights:
         """The same weights by what they are made of."""
         block = check_int("block", self.block)
 
         def log_total(x):
-            return jax.nn.logsumexp(Tilts(tilts.tilt, x, tilts.statistics).logits(), 1)
+            return jax.nn.logsumexp(dataclasses.replace(tilts, x=x).logits(), 1)
 
         totals = jax.lax.map(log_total, in_blocks(tilts.x, block)).reshape(-1)
         tilt, still = jax.vmap(tilts.tilt)(tilts.x), jnp.asarray(False)
@@ -80,6 +110,51 @@ class FullWeights(AbstractBackward):
         if self.block is not None:
             return BlockedWeights.identity(num, eta, self.block)
         return DenseWeights(jnp.eye(num))
+
+
+class CalibratedWeights(AbstractBackward):
+    """All weights, changed as little as makes each row reproduce the kernel's moments of T.
+
+    Where what is averaged lies in the span of T, as in linear-Gaussian models, averages are exact.
+    With fewer than 2.5 particles per moment, fewer moments are reproduced (`Info.calibrated`).
+    """
+
+    def draw(self, key, distribution, eta, num):
+        """Particles whose equal weights are calibrated, too."""
+        return distribution.matched(key, eta, num)
+
+    def weigh(self, key, distribution, tilts):
+        """A softmax over each row, then its correction."""
+        del key
+        plain, flat = _softmax(tilts), tree.ravel(tilts.statistics, 1)
+        one = jax.tree.map(lambda v: v[0], tilts.statistics)
+        means = jax.vmap(lambda x: tree.ravel(_mean(distribution, tilts.kernel(x))))(tilts.x)
+        change, share = Calibration(flat, distribution.moments(one)).correction(plain, means)
+        return DenseWeights(plain + change, share)
+
+    def plain(self, tilts, weights):
+        """The softmax."""
+        del weights
+        return DenseWeights(_softmax(tilts))
+
+    def explain(self, distribution, statistics, eta, f):
+        """The covariance of T with <b, T> is the derivative of its mean in the direction of b."""
+        flat, one = tree.ravel(statistics, 1), jax.tree.map(lambda v: v[0], statistics)
+        calibration = Calibration(flat, distribution.moments(one))
+        columns = jnp.asarray(calibration.columns, int)
+        found = calibration.coefficients(f.T).T
+        slopes = jnp.zeros((len(f), flat.shape[1]), f.dtype).at[:, columns].set(found)
+
+        def covariance(eta, slope):
+            direction = tree.unravel(slope, one)
+            return jax.jvp(partial(_mean, distribution), (eta,), (direction,))[1]
+
+        return jax.vmap(covariance)(eta, slopes), f - found @ flat[:, columns].T
+
+    def identity(self, num, eta):
+        """The unit matrix."""
+        del eta
+        return DenseWeights(jnp.eye(num), jnp.ones(()))
 
 
 class SampledIndices(AbstractBackward):
@@ -94,7 +169,7 @@ class SampledIndices(AbstractBackward):
     def weigh(self, key, distribution, tilts):
         """Invert each row's cumulative sum."""
         del distribution
-        weights = DenseWeights(jax.nn.softmax(tilts.logits(), 1))
+        weights = DenseWeights(_softmax(tilts))
         index = draw_rows(key, weights.w, self.num)
         return SampledWeights(index, weights.correction(), weights.ess())
 
@@ -149,8 +224,7 @@ class AcceptReject(AbstractBackward):
         _, index, done = jax.lax.while_loop(unfinished, propose, start)
 
         def exact():
-            rows = jax.nn.softmax(tilts.logits(), 1)
-            drawn = draw_rows(jax.random.fold_in(key, self.max_tries), rows, self.num)
+            drawn = draw_rows(jax.random.fold_in(key, self.max_tries), _softmax(tilts), self.num)
             return jnp.where(done, index, drawn)
 
         index = jax.lax.cond(jnp.all(done), lambda: index, exact)
@@ -160,6 +234,16 @@ class AcceptReject(AbstractBackward):
         """Every draw of row i is i."""
         del eta
         return own_draws(num, self.num)
+
+
+def _softmax(tilts: Tilts) -> Float[Array, "n m"]:
+    """Self-normalised weights."""
+    return jax.nn.softmax(tilts.logits(), 1)
+
+
+def _mean(distribution: AbstractExponentialFamily, eta: PyTree) -> PyTree:
+    """E T = grad A."""
+    return jax.grad(distribution.log_normaliser)(eta)
 
 
 def own_draws(rows: int, num: int) -> SampledWeights:

@@ -259,6 +259,7 @@ class RMCVI(AbstractRecursion):
             mass_beyond=beyond,
             functional=None if new.functional is None else new.functional.value,
             result=jnp.where(sound, result, int(Result.NON_FINITE)),
+            calibrated=value.slot.weights.calibrated(),
         )
 
 

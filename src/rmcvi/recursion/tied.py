@@ -1,18 +1,19 @@
-"""Backward kernels whose law is known, natural-gradient steps, and averages adjusted by moments."""
+"""Backward kernels whose law is known, and natural-gradient steps."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
+from rmcvi.core import tree
 from rmcvi.core.gaussian import colour, log_density
 from rmcvi.core.inputs import Inputs
-from rmcvi.families import LinearGaussianFamily
+from rmcvi.families import FullGaussian, LinearGaussianFamily, Natural
 from rmcvi.families.kalman import Moments
+from rmcvi.recursion.calibration import Calibration
 from rmcvi.recursion.value import Cloud
 
 LEAST, MOST = 0.5, 1e6
@@ -65,6 +66,10 @@ class Kernel(eqx.Module):
         potential = self.family.potential(self.model, self.before, x, self.inputs)
         return self.scale**2 * (self.family.marginal(self.before).linear + potential.linear)
 
+    def draws(self, mean: Float[Array, "dx"], noise: Float[Array, "m dx"]) -> Float[Array, "m dx"]:
+        """Draws from the kernel with this mean."""
+        return mean[None] + colour(self.scale, noise)
+
     def weights(self, x: Float[Array, "dx"]) -> Float[Array, "n"]:
         """Self-normalised weights of the particles."""
         log_now = log_density(self.scale, self.x - self.conditional(x)[None])
@@ -75,6 +80,19 @@ class Kernel(eqx.Module):
         log_m = self.model.pairwise_log_prob(self.x, x, self.inputs)
         return jax.nn.softmax(log_m + self.unexplained[None], 1)
 
+    def calibration(self) -> Calibration:
+        """The regression on means and products of the particles, or on less if they are few."""
+        origin, products = jnp.mean(self.x, 0), FullGaussian()
+        choices = products.moments(Natural(origin, jnp.eye(origin.size)))
+        statistics = jax.vmap(products.statistic)(self.x - origin[None])
+        return Calibration(tree.ravel(statistics, 1), (*choices, range(origin.size)))
+
+    def moments(self, conditional: Float[Array, "n dx"]) -> Float[Array, "n k"]:
+        """E of the same statistics, given the kernels' means."""
+        means = jax.vmap(FullGaussian().statistic)(conditional - jnp.mean(self.x, 0)[None])
+        spread = -0.5 * jnp.diag(self.scale**2)
+        return tree.ravel(Natural(means.linear, means.precision + spread[None]), 1)
+
     def terms(
         self, x: Float[Array, "dx"], noise: Float[Array, "m dx"]
     ) -> tuple[Float[Array, ""], Float[Array, "m dx"]]:
@@ -83,7 +101,7 @@ class Kernel(eqx.Module):
         The weights see only what log q_{t-1} leaves unexplained; the rest is averaged over draws.
         """
         mean, old = self.conditional(x), jnp.sqrt(jnp.diagonal(self.before.covariance))
-        draws = mean[None] + colour(self.scale, noise)
+        draws = self.draws(mean, noise)
         known = log_density(old, draws - self.before.mean[None])
         known = known - log_density(self.scale, draws - mean[None])
         return self.weights(x) @ self.unexplained + jnp.mean(known), draws
@@ -113,32 +131,3 @@ def natural_ascent(
 
     mean, precision = jax.lax.fori_loop(0, num_steps, step, (mean, unit**-2))
     return mean, precision**-0.5
-
-
-def adjusted_average(
-    weights: Float[Array, "n m"],
-    values: Float[Array, "m ..."],
-    x: Float[Array, "m dx"],
-    error: Float[Array, "n dx"],
-) -> Float[Array, "n ..."]:
-    """Weighted averages of values at x, less what the weights' known `error` in x accounts for.
-
-    A regression on x explains most of what varies slowly, and the kernel's mean of x is known: how
-    far the weights miss it tells how far they miss the rest. Too few particles: plain averages.
-    """
-    num, dim = x.shape
-    flat = values.reshape(num, math.prod(values.shape[1:]))
-    average = weights @ flat
-    if num >= 4 * dim:
-        centred = x - jnp.mean(x, 0)[None]
-        gram = centred.T @ centred
-        ridge = 1e-4 * jnp.trace(gram) / dim * jnp.eye(dim)
-        average = average - error @ jnp.linalg.solve(gram + ridge, centred.T @ flat)
-    return average.reshape(weights.shape[0], *values.shape[1:])
-
-
-def matched_normal(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "{num} {dim}"]:
-    """Normal draws whose mean is 0 and whose variances are 1 in the sample as well."""
-    half = jax.random.normal(key, (num // 2, dim))
-    draws = jnp.concatenate([half, -half, jnp.zeros((num % 2, dim))])
-    return draws / jnp.sqrt(jnp.mean(draws**2, 0))[None]

@@ -97,7 +97,7 @@ def propagate(
     y, inputs, first = observed.y, observed.inputs, observed.first
     k1, k2 = jax.random.split(key)
     eta = family.marginal(carry)
-    x = q.sample(k1, eta, est.num_particles)
+    x = est.backward.draw(k1, q, eta, est.num_particles)
     kernels = _kernels(model, family, before, carry_prev, inputs)
     weights, f_bar, entropies, coefficient = _backward_means(
         est, model, before, kernels, x, inputs, k2
@@ -131,9 +131,13 @@ def _backward_means(
 
     def means(x):
         weights, f, entropies, means = _pair_terms(est, model, before, kernels, x, inputs, key)
-        f_bar = weights.expect(f)
-        coefficient = _coefficient(est, weights, f, f_bar, kernels.statistics, means)
-        return weights, f_bar, entropies, coefficient
+        tilts = kernels.tilts(x)
+        eta = jax.vmap(kernels.relative)(x)
+        known, rest = est.backward.explain(kernels.distribution, kernels.statistics, eta, f)
+        plain = est.backward.plain(tilts, weights)
+        coefficient = _coefficient(est, plain, rest, kernels.statistics, means)
+        coefficient = tree.add(known, coefficient)
+        return weights, weights.expect(f), entropies, coefficient
 
     backward = est.backward
     if not isinstance(backward, FullWeights) or backward.block is None:
@@ -145,8 +149,7 @@ def _backward_means(
 
     ess, rest = jax.lax.map(rows, in_blocks(x, backward.block))
     rest = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), rest)
-    tilts = Tilts(kernels.tilt, x, kernels.statistics)
-    return backward.compress(tilts, jnp.mean(ess)), *rest
+    return backward.compress(kernels.tilts(x), jnp.mean(ess)), *rest
 
 
 class Kernels(eqx.Module):
@@ -166,6 +169,10 @@ class Kernels(eqx.Module):
     def tilt(self, x: Float[Array, "dx"]) -> PyTree:
         """e: what turns the proposal into the kernel of x."""
         return tree.sub(self.relative(x), self.proposal)
+
+    def tilts(self, x: Float[Array, "n dx"]) -> Tilts:
+        """Those of all particles."""
+        return Tilts(self.tilt, x, self.statistics, self.relative)
 
 
 def _kernels(
@@ -191,7 +198,7 @@ def _pair_terms(
 ) -> tuple[AbstractWeights, Array, Array, PyTree]:
     """Weights, f at the pairs, the closed entropies (0 if sampled) and E T under q_{t-1|t}."""
     q, statistics, proposal = kernels.distribution, kernels.statistics, kernels.proposal
-    weights = est.backward.weigh(key, q, Tilts(kernels.tilt, x, statistics))
+    weights = est.backward.weigh(key, q, kernels.tilts(x))
     f = weights.gather(before.h) + weights.transition(model, before.x, x, inputs)
     if est.entropy == "sampled":
 
@@ -218,11 +225,11 @@ def _coefficient(
     est: Estimator,
     weights: AbstractWeights,
     f: Float[Array, "n m"],
-    f_bar: Float[Array, "n"],
     statistics: PyTree,
     means: PyTree,
 ) -> PyTree:
     """c_i, with the control variate asked for (errata A3)."""
+    f_bar = weights.expect(f)
     if est.control == "none":
         plain = weights.pairs_average(f, statistics)
         return jax.tree.map(lambda v, m: v - _scale(f_bar, m), plain, means)
@@ -242,11 +249,17 @@ def _terminal(
 ) -> PyTree:
     """k: the score of q_t, E[(T - E T) value], with the control variate asked for."""
     statistics, num = relative_statistics(q, x, origin), x.shape[0]
+    eta = q.relative(eta, origin)
+    alone = jax.tree.map(lambda v: v[None], eta)
+    known, rest = est.backward.explain(q, statistics, alone, value[None])
+    known, value = jax.tree.map(lambda v: v[0], known), rest[0]
     if est.control == "none":
-        mean = jax.grad(q.log_normaliser)(q.relative(eta, origin))
-        return jax.tree.map(lambda s, m: jnp.mean(_scale(value, s - m[None]), 0), statistics, mean)
-    weight = (value - jnp.mean(value)) / (num - 1 if est.control == "unbiased" else num)
-    return jax.tree.map(lambda s: jnp.tensordot(weight, s, 1), statistics)
+        mean = jax.grad(q.log_normaliser)(eta)
+        left = jax.tree.map(lambda s, m: jnp.mean(_scale(value, s - m[None]), 0), statistics, mean)
+    else:
+        weight = (value - jnp.mean(value)) / (num - 1 if est.control == "unbiased" else num)
+        left = jax.tree.map(lambda s: jnp.tensordot(weight, s, 1), statistics)
+    return tree.add(known, left)
 
 
 def relative_statistics(

@@ -84,11 +84,17 @@ class AbstractWeights(eqx.Module):
     def ess(self) -> Float[Array, ""]:
         """Effective number of columns per row."""
 
+    def calibrated(self) -> Float[Array, ""]:
+        """Share of the kernels' moments that rows reproduce; NaN if that was not asked for."""
+        return jnp.asarray(jnp.nan)
+
 
 class DenseWeights(AbstractWeights):
     """All weights."""
 
     w: Float[Array, "*batch n m"]
+    share: Float[Array, "*batch"] | None = None
+    """Share of the kernels' moments that rows reproduce, if they were calibrated."""
 
     def pairs(self, function, x_prev, x):
         """All pairs."""
@@ -136,6 +142,10 @@ class DenseWeights(AbstractWeights):
     def ess(self):
         """Mean over rows of 1 / sum_j w_ij^2."""
         return jnp.mean(1.0 / jnp.sum(self.w**2, 1))
+
+    def calibrated(self):
+        """As it was found when the weights were made."""
+        return super().calibrated() if self.share is None else self.share
 
 
 class SampledWeights(AbstractWeights):

@@ -1,0 +1,185 @@
+"""Calibrated weights: rows have the kernels' own moments, so linear models leave no error."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import rmcvi
+from rmcvi import families
+from rmcvi.baselines import kalman_filter, kalman_smoother, score
+from rmcvi.core import tree
+from rmcvi.models import LinearGaussian
+from rmcvi.recursion.backward import Tilts
+from rmcvi.recursion.calibration import LIMIT, Calibration
+from rmcvi.recursion.ideal_linear import ideal_elbo
+
+LENGTH = 8
+FULL = LinearGaussian(
+    jnp.array([[0.8, 0.2], [-0.1, 0.7]]),
+    jnp.array([[1.0, 0.2], [0.3, 1.0], [0.5, 0.5]]),
+    jnp.array([0.5, 0.4]),
+    jnp.array([0.3, 0.5, 0.2]),
+    state_input=jnp.array([[0.3], [-0.2]]),
+    obs_input=jnp.array([[0.1], [0.0], [0.4]]),
+)
+DIAGONAL = LinearGaussian(
+    jnp.array([0.9, 0.5]), jnp.array([1.0, 0.7]), jnp.array([0.3, 0.6]), jnp.array([0.4, 0.2])
+)
+
+
+def stream(model: LinearGaussian) -> tuple[jax.Array, rmcvi.Inputs]:
+    """One row without observations, another with some of them."""
+    u = jax.random.normal(jax.random.key(9), (LENGTH, model.dim_input))
+    _, ys = rmcvi.simulate(model, jax.random.key(0), LENGTH, u)
+    return ys.at[2].set(jnp.nan).at[5, 1].set(jnp.nan), rmcvi.Inputs(u, jnp.ones(LENGTH))
+
+
+def total(recursion: Any, model: Any, family: Any) -> tuple[Any, Any]:
+    """Gradient increments summed, and all infos."""
+    ys, inputs = stream(model)
+    keys = jax.random.split(jax.random.key(3), LENGTH)
+
+    def step(state, row):
+        y, inputs, key = row
+        state, grads, info = recursion.step(state, model, family, y, inputs, key)
+        return state, (grads, info)
+
+    @jax.jit
+    def scan():
+        return jax.lax.scan(step, recursion.init(model, family), (ys, inputs, keys))[1]
+
+    grads, infos = scan()
+    return jax.tree.map(lambda v: v.sum(0), grads), infos
+
+
+@pytest.mark.parametrize("q", [families.DiagonalGaussian(), families.FullGaussian()])
+def test_rows_have_the_moments_of_their_kernels(q: Any) -> None:
+    x_prev, x = jax.random.normal(jax.random.key(0), (2, 20, 2))
+    statistics = jax.vmap(q.statistic)(x_prev)
+    more = jnp.array([[0.7, 0.3], [0.3, 0.5]])
+
+    def tilt(v):
+        return q.from_moments(v, more)
+
+    def kernel(v):
+        return tree.add(tilt(v), q.from_moments(jnp.zeros(2), jnp.eye(2)))
+
+    tilts = Tilts(tilt, x, statistics, kernel)
+    weights = rmcvi.CalibratedWeights().weigh(jax.random.key(1), q, tilts)
+    np.testing.assert_allclose(weights.average(jnp.ones(20)), 1.0, rtol=1e-12)
+    told = weights.average(x_prev)
+    np.testing.assert_allclose(told, jax.vmap(lambda v: q.mean(kernel(v)))(x), atol=1e-10)
+    square = weights.average(jax.vmap(jnp.outer)(x_prev, x_prev))
+    truth = jax.vmap(lambda v: q.covariance(kernel(v)) + jnp.outer(*[q.mean(kernel(v))] * 2))(x)
+    known = jnp.eye(2, dtype=bool) | isinstance(q, families.FullGaussian)
+    np.testing.assert_allclose(square[:, known], truth[:, known], atol=1e-10)
+    assert float(weights.calibrated()) == 1.0
+
+
+@pytest.mark.parametrize("gradient", ["windowed", "forward"])
+@pytest.mark.parametrize("entropy", ["sampled", "closed"])
+@pytest.mark.parametrize("model", [FULL, DIAGONAL], ids=["full", "diagonal"])
+def test_linear_models_are_learned_exactly(model: Any, entropy: str, gradient: str) -> None:
+    """Evidence and score by the Kalman filter; missing values and inputs included."""
+    family = families.LinearGaussianFamily(diagonal=model is DIAGONAL)
+    recursion = rmcvi.RMCVI(
+        20,
+        window=LENGTH,
+        bptt=1,
+        entropy=entropy,
+        gradient=gradient,
+        negligible=0.0,
+        backward=rmcvi.CalibratedWeights(),
+    )
+    grads, infos = total(recursion, model, family)
+    ys, inputs = stream(model)
+    evidence = kalman_filter(model, ys, inputs).log_evidence
+    np.testing.assert_allclose(infos.elbo, evidence, atol=1e-7)
+    for told, truth in zip(
+        jax.tree.leaves(grads.model), jax.tree.leaves(score(model, ys, inputs)), strict=True
+    ):
+        np.testing.assert_allclose(told, truth, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("entropy", ["sampled", "closed"])
+def test_learned_families_get_the_exact_gradient(entropy: str) -> None:
+    """A posterior that is wrong: the ELBO and both of its gradients against the ideal recursion."""
+    other = LinearGaussian(
+        jnp.array([[0.6, 0.1], [0.1, 0.8]]),
+        0.8 * FULL.emission,
+        jnp.array([0.6, 0.5]),
+        jnp.array([0.4, 0.4, 0.3]),
+    )
+    model = LinearGaussian(
+        FULL.transition, FULL.emission, jnp.array([0.5, 0.4]), jnp.array([0.3, 0.5, 0.2])
+    )
+    family = families.LinearGaussianFamily(other)
+    recursion = rmcvi.RMCVI(
+        20,
+        window=LENGTH,
+        bptt=LENGTH,
+        entropy=entropy,
+        negligible=0.0,
+        backward=rmcvi.CalibratedWeights(),
+    )
+    grads, infos = total(recursion, model, family)
+    ys, _ = stream(model)
+
+    def last(pair):
+        return ideal_elbo(*pair, ys)[-1]
+
+    value, exact = jax.jit(jax.value_and_grad(last))((model, family))
+    np.testing.assert_allclose(infos.elbo[-1], value, atol=1e-7)
+    told, truth = ravel_pytree((grads.model, grads.family))[0], ravel_pytree(exact)[0]
+    np.testing.assert_allclose(told, truth, rtol=1e-6, atol=1e-6)
+
+
+def test_functionals_are_exact() -> None:
+    """Smoothed sums of the states' products."""
+    functional = rmcvi.AdditiveFunctional(lambda a, b: jnp.outer(a, a))
+    recursion = rmcvi.RMCVI(20, functional=functional, backward=rmcvi.CalibratedWeights())
+    _, infos = total(recursion, FULL, families.LinearGaussianFamily())
+    ys, inputs = stream(FULL)
+    smoothed = kalman_smoother(FULL, ys, inputs)
+    products = jax.vmap(jnp.outer)(smoothed.mean, smoothed.mean) + smoothed.covariance
+    exact = products[:-1].sum(0)
+    np.testing.assert_allclose(infos.functional[-1], exact, atol=1e-6)
+
+
+def test_few_particles_reproduce_fewer_moments() -> None:
+    """Five moments need 13 particles, four of them 10; with fewer the weights are plain."""
+    family = families.LinearGaussianFamily()
+    for num, share in ((13, 1.0), (12, 0.8), (9, 0.0)):
+        recursion = rmcvi.RMCVI(num, backward=rmcvi.CalibratedWeights())
+        _, infos = total(recursion, FULL, family)
+        np.testing.assert_allclose(infos.calibrated[1:], share)
+
+
+def test_changes_are_limited() -> None:
+    """A kernel far from all particles: the row is changed by LIMIT at most, and it is said."""
+    x = jax.random.normal(jax.random.key(0), (20, 2))
+    weights = jnp.full((2, 20), 0.05)
+    change, share = Calibration(x, [range(2)]).correction(weights, jnp.array([[0, 0], [1e3, 0.0]]))
+    assert float(jnp.sum(jnp.abs(change[1]))) == pytest.approx(LIMIT)
+    assert float(share) == 0.5
+    np.testing.assert_allclose(change.sum(1), 0.0, atol=1e-12)
+
+
+def test_it_survives() -> None:
+    """Outliers, infinities and gaps, all parameters learned."""
+    truth = rmcvi.models.ChaoticRNN(dim=3)
+    xs, ys = rmcvi.simulate(truth, jax.random.key(1), 200)
+    ys = ys.at[100].set(1e6).at[120].set(-jnp.inf).at[140:160].set(jnp.nan)
+    family = families.LinearGaussianFamily(diagonal=True)
+    still = optax.sgd(0.0)
+    recursion = rmcvi.RMCVI(20, backward=rmcvi.CalibratedWeights())
+    learner = rmcvi.OnlineEstimator(truth, family, recursion, optax.adam(1e-3), still, draws=0)
+    state, info = rmcvi.scan(learner, learner.init(jax.random.key(2)), ys)
+    assert bool(jnp.all(jnp.isfinite(info.elbo)))
+    error = jnp.sqrt(jnp.mean((learner.filter(state).mean - xs[-1]) ** 2))
+    assert float(error) < 1.0

@@ -51,15 +51,15 @@ STRIDE = 0.02
 class FisherBlock(eqx.Module):
     """Some of the parameters, in b independent groups of m."""
 
-    information: Float[Array, "b m m"]
+    information: Float[Array, "*b m m"]
     """J."""
-    inverse: Float[Array, "b m m"]
+    inverse: Float[Array, "*b m m"]
     """Inverse of J + prior as a correlation matrix, shrunk."""
-    rows: Int[Array, "b m"]
+    rows: Int[Array, "*b m"]
     """n."""
-    prior: Float[Array, "b m"]
+    prior: Float[Array, "*b m"]
     """Prior precision."""
-    path: Float[Array, "b m"]
+    path: Float[Array, "*b m"]
     """Running sum of gradients over their scale, of variance one if they are independent."""
 
 
@@ -77,14 +77,28 @@ class FisherState(eqx.Module):
 class Measured(eqx.Module):
     """A gradient in the metric of its group."""
 
-    unit: Float[Array, "m"]
+    unit: Float[Array, "*b m"]
     """Its entries over their scale."""
-    squared: Float[Array, ""]
+    step: Float[Array, "*b m"]
+    squared: Float[Array, "*b"]
     """Its squared length."""
-    path: Float[Array, ""]
+    path: Float[Array, "*b"]
     """That of the running sum."""
-    stride: Float[Array, ""]
+    stride: Float[Array, "*b"]
     """Longest step of a parameter, in standard deviations of the prior."""
+
+
+class Length(eqx.Module):
+    """What is done to the length of a step."""
+
+    cut: Float[Array, ""]
+    """Factor that keeps it within the trust region."""
+    agree: Bool[Array, ""]
+    """Whether recent gradients point the same way."""
+    spread: Float[Array, ""]
+    log_gain: Float[Array, ""]
+    gain: Float[Array, ""]
+    """Factor far from the optimum, at least 1."""
 
 
 class _Metric(eqx.Module):
@@ -98,7 +112,7 @@ class _Metric(eqx.Module):
         """w_n."""
         return jnp.maximum((rows + 1.0) ** -MEMORY, self.floor).astype(dtype)
 
-    def pace(self, rows: Int[Array, "*m"]) -> Float[Array, "*m"]:
+    def pace(self, rows: Int[Array, "*m"] | Float[Array, "*m"]) -> Float[Array, "*m"]:
         """a_n."""
         return jnp.maximum((rows + self.delay) ** -self.power, self.floor)
 
@@ -122,14 +136,33 @@ class _Metric(eqx.Module):
 
     def measured(
         self, block: FisherBlock, g: Float[Array, "m"], free: Bool[Array, "m"]
-    ) -> tuple[Measured, Float[Array, "m"]]:
-        """Squared lengths in the metric, as far as it is known, and the step."""
+    ) -> Measured:
+        """Step and lengths; what has no scale yet has no length."""
         scale = self.scale(block)
         unit = jnp.where(block.rows > 0, g / scale, 0.0)
         side = jnp.where(free, jnp.sqrt(self.pace(block.rows)), 0.0).astype(g.dtype)
         step = side * (block.inverse @ (side * unit)) / scale
         stride = jnp.max(jnp.abs(step) * jnp.sqrt(block.prior))
-        return Measured(unit, _square(block, unit), _square(block, block.path), stride), step
+        squared, path = (jnp.maximum(v @ block.inverse @ v, 0.0) for v in (unit, block.path))
+        return Measured(unit, step, squared, path, stride)
+
+    def length(self, state: FisherState, views: Sequence[Measured]) -> "Length":
+        """How long the step shall be, from all groups."""
+        number = _sum([b.rows > 0 for b in state.blocks])
+        n = _largest([b.rows for b in state.blocks])
+        squared = _sum([v.squared for v in views])
+        cut = jnp.minimum(1.0, LIMIT * jnp.sqrt(number / jnp.maximum(squared, TINY)))
+        cut = jnp.where(number > 0.0, cut, 1.0)
+        recent = cut**2 * squared / jnp.maximum(number, 1.0)
+        spread = jnp.where(number > 0.0, state.spread + RECENT * (recent - state.spread), 1.0)
+        sure = DOUBT + jnp.log1p(n / SETTLING)
+        bound = number + 2.0 * jnp.sqrt(number * sure) + 2.0 * sure  # Laurent and Massart's
+        agree = _sum([v.path for v in views]) > state.spread * bound
+        log_gain = jnp.maximum(state.gain + jnp.where(agree, GROWTH, -GROWTH), 0.0)
+        reach = STRIDE * self.pace(n) / self.pace(jnp.zeros_like(n))
+        stride = jnp.maximum(cut * _largest([v.stride for v in views]), TINY)
+        gain = jnp.clip(reach / stride, 1.0, jnp.exp(log_gain))
+        return Length(cut, agree, spread, log_gain, gain)
 
     def learn(
         self,
@@ -207,43 +240,33 @@ def fisher(
         total = sum((jnp.sum(g**2) for g in gs), jnp.zeros(()))
         informed = seen & (total > 0.0) & jnp.isfinite(total)
         gs = [jnp.where(informed, g, 0.0) for g in gs]
-        now = (state.count % refresh == 0) | (state.count < SETTLING)
-        blocks, seen_as, steps = [], [], []
+        now = informed & ((state.count % refresh == 0) | (state.count < SETTLING))
+        blocks, views = [], []
         for block, g, gate_of in zip(state.blocks, gs, _grouped(opened, largest), strict=True):
             free = gate_of & (block.rows >= WARM_UP)
-            inverse = jax.lax.cond(
-                now & informed, jax.vmap(metric.fresh), lambda b, _: b.inverse, block, free
-            )
-            block = eqx.tree_at(lambda b: b.inverse, block, inverse)
-            view, step = jax.vmap(metric.measured)(block, g, free)
-            blocks, seen_as, steps = [*blocks, block], [*seen_as, view], [*steps, step]
-        number = sum((jnp.sum(b.rows > 0) for b in blocks), jnp.zeros(()))
-        n = jnp.max(jnp.stack([jnp.max(b.rows) for b in blocks]))
-        squared = sum((jnp.sum(v.squared) for v in seen_as), jnp.zeros(()))
-        path = sum((jnp.sum(v.path) for v in seen_as), jnp.zeros(()))
-        cut = jnp.minimum(1.0, LIMIT * jnp.sqrt(number / jnp.maximum(squared, TINY)))
-        cut = jnp.where(number > 0.0, cut, 1.0)
-        sure = DOUBT + jnp.log1p(n / SETTLING)
-        bound = number + 2.0 * jnp.sqrt(number * sure) + 2.0 * sure
-        agree = path > state.spread * bound
-        recent = cut**2 * squared / jnp.maximum(number, 1.0)
-        spread = jnp.where(number > 0.0, state.spread + RECENT * (recent - state.spread), 1.0)
-        gain = jnp.maximum(state.gain + jnp.where(agree, GROWTH, -GROWTH), 0.0)
-        stride = jnp.max(jnp.stack([jnp.max(v.stride) for v in seen_as]))
-        reach = STRIDE * metric.pace(n) / metric.pace(jnp.zeros_like(n))
-        longer = jnp.clip(reach / jnp.maximum(cut * stride, TINY), 1.0, jnp.exp(gain))
-        steps = [-(cut * longer).astype(step.dtype) * step for step in steps]
-        blocks = tuple(
-            jax.vmap(metric.learn, (0, 0, 0, None))(
-                b, cut.astype(g.dtype) * g, cut.astype(g.dtype) * v.unit, agree
-            )
-            for b, g, v in zip(blocks, gs, seen_as, strict=True)
+            inverse = jax.lax.cond(now, jax.vmap(metric.fresh), lambda b, _: b.inverse, block, free)
+            blocks.append(eqx.tree_at(lambda b: b.inverse, block, inverse))
+            views.append(jax.vmap(metric.measured)(blocks[-1], g, free))
+        length = metric.length(state, views)
+        steps = [-(length.cut * length.gain).astype(v.step.dtype) * v.step for v in views]
+        learned = tuple(
+            jax.vmap(metric.learn, (0, 0, 0, None))(b, cut * g, cut * v.unit, length.agree)
+            for b, g, v in zip(blocks, gs, views, strict=True)
+            for cut in [length.cut.astype(g.dtype)]
         )
-        new = FisherState(state.count + 1, gain, spread, blocks)
+        new = FisherState(state.count + 1, length.log_gain, length.spread, learned)
         new = jax.tree.map(lambda a, b: jnp.where(informed, a, b), new, state)
         return jax.tree.unflatten(structure, _ungrouped(steps, leaves)), new
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _sum(parts: Sequence[Array]) -> Float[Array, ""]:
+    return sum((jnp.sum(v).astype(float) for v in parts), jnp.zeros(()))
+
+
+def _largest(parts: Sequence[Array]) -> Float[Array, ""]:
+    return jnp.stack([jnp.zeros(()), *(jnp.max(v, initial=0).astype(float) for v in parts)]).max()
 
 
 def _rms(leaf: Float[Array, "..."]) -> Float[Array, ""]:
@@ -257,10 +280,6 @@ def _new(prior: Float[Array, "b m"]) -> FisherBlock:
     inverse = zeros + jnp.eye(size, dtype=prior.dtype)[None]
     rows, path = jnp.zeros((groups, size), int), jnp.zeros_like(prior)
     return FisherBlock(zeros, inverse, rows, prior, path)
-
-
-def _square(block: FisherBlock, unit: Float[Array, "m"]) -> Float[Array, ""]:
-    return jnp.maximum(unit @ block.inverse @ unit, 0.0)
 
 
 def _grouped(leaves: Sequence[Array], largest: int) -> list[Array]:

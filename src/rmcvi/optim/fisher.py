@@ -39,7 +39,8 @@ SETTLING = 100
 RECENT = 0.02
 """Weight of the last gradient in the test of agreement: some tens of rows decide."""
 DOUBT = 2.0
-"""Minus the log of the test's error in the first rows (14 %); later it falls like 1 / n."""
+"""Minus the log of the test's error in the first rows (14 %); later it falls like 1 / n^2,
+so that false alarms come to an end."""
 GROWTH = 0.2
 """Of the log gain, in one row: tenfold in 12 rows, and back as soon."""
 TINY = 1e-30
@@ -155,7 +156,7 @@ class _Metric(eqx.Module):
         cut = jnp.where(number > 0.0, cut, 1.0)
         recent = cut**2 * squared / jnp.maximum(number, 1.0)
         spread = jnp.where(number > 0.0, state.spread + RECENT * (recent - state.spread), 1.0)
-        sure = DOUBT + jnp.log1p(n / SETTLING)
+        sure = DOUBT + 2.0 * jnp.log1p(n / SETTLING)
         bound = number + 2.0 * jnp.sqrt(number * sure) + 2.0 * sure  # Laurent and Massart's
         agree = _sum([v.path for v in views]) > state.spread * bound
         log_gain = jnp.maximum(state.gain + jnp.where(agree, GROWTH, -GROWTH), 0.0)

@@ -2,7 +2,8 @@
 
 Damping cannot help a learner whose parameters are already far off: it only keeps them there. So
 those under which recent predictions stood highest above a running mean and variance are kept, and
-put back, once, when the shortest steps have not helped.
+put back, once, when the shortest steps have not helped. Averages of the parameters go back with
+them.
 """
 
 from typing import Any
@@ -47,8 +48,15 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
     )
     theta = _back(back, best.theta, state.theta, state.theta_ascent.gate)
     phi = _back(back, best.phi, state.phi, state.phi_ascent.gate)
+    means = [
+        None if v.average is None else _back(back, kept, v.average, v.gate)
+        for v, kept in ((state.theta_ascent, best.theta), (state.phi_ascent, best.phi))
+    ]
     return eqx.tree_at(
-        lambda s: (s.theta, s.phi, s.best), state, (theta, phi, fresh), is_leaf=lambda v: v is None
+        lambda s: (s.theta, s.phi, s.best, s.theta_ascent.average, s.phi_ascent.average),
+        state,
+        (theta, phi, fresh, *means),
+        is_leaf=lambda v: v is None,
     )
 
 

@@ -33,7 +33,7 @@ from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.monitors import DriftDetector, SensorMonitor
 from rmcvi.monitors.health import Health
-from rmcvi.optim import Ascent, GradientGuard
+from rmcvi.optim import Ascent, Averaging, GradientGuard, fisher
 from rmcvi.recursion.history import History
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
@@ -67,8 +67,8 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         model: AbstractModel,
         family: Any,
         recursion: AbstractRecursion,
-        model_optimiser: optax.GradientTransformation,
-        family_optimiser: optax.GradientTransformation,
+        model_optimiser: optax.GradientTransformation | None = None,
+        family_optimiser: optax.GradientTransformation | None = None,
         *,
         trainable: Trainable | None = None,
         steps: int = 1,
@@ -76,7 +76,9 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         level: float = 0.9,
         screen_width: float | None = 20.0,
         guard: GradientGuard | bool = True,
+        average: float | None = None,
         average_from: int | None = None,
+        answer_averaged: bool | None = None,
         health: Health | bool = True,
         drift: DriftDetector | bool = True,
         sensors: SensorMonitor | bool = True,
@@ -88,15 +90,21 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             model: p_theta to start from.
             family: q_phi to start from (for a rival: its proposal, or None).
             recursion: how gradients are made, such as `RMCVI(100)`.
-            model_optimiser: optax transformation, meant for descent, for theta.
-            family_optimiser: the same for phi, usually faster.
+            model_optimiser: optax transformation, meant for descent, for theta. None: `fisher()`,
+                with `average=1` and `answer_averaged`, and no rate to choose.
+            family_optimiser: the same for phi, usually faster. None: Adam with rate 1e-3.
             trainable: which leaves are learned (default: all floating arrays).
             steps: gradient steps per observation, each with new particles.
             draws: particles behind a prediction (0: no prediction, no screen, no alarms).
             level: probability of its interval.
             screen_width: an observation further out than this many half-widths is pulled in.
             guard: cuts gradients that are absurdly long.
-            average_from: average the iterates from that observation on (`averaged=True`).
+            average: average the iterates, in the coordinates in which the optimiser moves, with
+                weights that grow like t^average: 0 has the smallest variance in the end, 1
+                forgets a bad start.
+            average_from: average from that observation on (default with `average`: the first).
+            answer_averaged: predictions and all other questions use the averaged model; the
+                recursion itself always uses the last iterate.
             health: alarms for collapsed weights, a short window and unstable steps, and damping.
             drift: watches the predictive score for a change.
             sensors: watches each coordinate for a failed sensor.
@@ -104,17 +112,21 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         """
         check_instance("model", model, AbstractModel)
         check_instance("recursion", recursion, AbstractRecursion)
-        check_instance("model_optimiser", model_optimiser, optax.GradientTransformation)
-        check_instance("family_optimiser", family_optimiser, optax.GradientTransformation)
-        if average_from is not None:
-            check_int("average_from", average_from, 0)
         cutter = GradientGuard() if guard is True else guard or None
+        by_fisher = model_optimiser is None
+        averaging = _averaging(by_fisher, average, average_from, answer_averaged)
         self.model = model
         self.family = family
         self.recursion = recursion
         self.trainable = Trainable() if trainable is None else trainable
-        self.model_ascent = Ascent(model_optimiser, cutter, average_from)
-        self.family_ascent = Ascent(family_optimiser, cutter, average_from)
+        self.model_ascent = Ascent(
+            fisher() if model_optimiser is None else model_optimiser,
+            None if by_fisher else cutter,  # Fisher steps have a guard in their own metric
+            averaging,
+        )
+        self.family_ascent = Ascent(
+            optax.adam(1e-3) if family_optimiser is None else family_optimiser, cutter, averaging
+        )
         self.steps = check_int("steps", steps)
         self.draws = check_int("draws", draws, 0)
         self.level = check_real("level", level, 0.0, 1.0)
@@ -176,8 +188,11 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             lambda v: (v.model, v.family), nothing, parts, is_leaf=lambda v: v is None
         )
 
-    def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
-        """The model with its learned parameters."""
+    def model_at(self, state: LearnerState, averaged: bool | None = None) -> AbstractModel:
+        """The model with its learned parameters (`averaged` None: as `answer_averaged` says)."""
+        averaging = self.model_ascent.averaging
+        if averaged is None:
+            averaged = averaging is not None and averaging.answers
         theta = self._average(state.theta_ascent) if averaged else state.theta
         return eqx.combine(theta, self.model)
 
@@ -187,8 +202,8 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         return eqx.combine(phi, self.family)
 
     def _average(self, ascent: Any) -> PyTree:
-        if self.model_ascent.average_from is None:
-            raise ValueError("averaged: got True, expected False unless average_from was set")
+        if self.model_ascent.averaging is None:
+            raise ValueError("averaged: got True, expected False without average or average_from")
         return ascent.average
 
     def freeze(
@@ -267,3 +282,19 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         if self.screen_width is not None:
             y = screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
         return prediction, y, before
+
+
+def _averaging(
+    by_default: bool, power: float | None, start: int | None, answers: bool | None
+) -> Averaging | None:
+    """None unless something of it is set; `by_default`, with weights that grow."""
+    if power is None and start is None and not by_default:
+        if answers:
+            raise ValueError("answer_averaged: got True, expected False without average")
+        return None
+    plain = 1.0 if start is None else 0.0
+    return Averaging(
+        0 if start is None else start,
+        plain if power is None else float(power),
+        by_default if answers is None else bool(answers),
+    )

@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from rmcvi.contract import Info, Result
@@ -17,26 +18,26 @@ def learn(
     learner: Any, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
 ) -> tuple[LearnerState, Info, Bool[Array, ""]]:
     """`learner.steps` steps, each from the same statistics; and whether the last one was sound."""
-    factor = state.watch.factor
+    factor, seen = state.watch.factor, jnp.any(jnp.isfinite(y))
     on_model, on_family = learner.model_ascent, learner.family_ascent
 
     def once(i, now):
         statistics, grads, info = learner.recursion.step(
             state.recursion,
-            learner.model_at(now),
-            learner.family_at(now),
+            learner.model_at(now, averaged=False),
+            learner.family_at(now, averaged=False),
             y,
             inputs,
             key if learner.steps == 1 else jax.random.fold_in(key, i),
             learner.trainable,
         )
         theta_ascent, theta, theta_ok = on_model.step(
-            now.theta_ascent, now.theta, grads.model, factor
+            now.theta_ascent, now.theta, grads.model, factor, seen
         )
         # A recursion that fits q_t itself returns no gradient for the family.
         fitted = not tree.has_arrays(grads.family)
         up = tree.zeros(now.phi) if fitted else grads.family
-        phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, up, factor)
+        phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, up, factor, seen)
         now = eqx.tree_at(
             lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion),
             now,

@@ -11,7 +11,7 @@ from typing import Any
 
 Outline = dict[str, Any]
 Migration = Callable[[Outline], Outline]
-SCHEMA = 2
+SCHEMA = 3
 """That of this release; files of 0.1, which do not say, have 1."""
 
 
@@ -35,9 +35,18 @@ def field_dropped(name: str) -> Migration:
     return lambda outline: {k: v for k, v in outline.items() if k != name}
 
 
+def _averaging(outline: Outline) -> Outline:
+    """`average_from` has become one of several settings."""
+    start = outline["average_from"]
+    fields = {"class": "Averaging", "start": start, "power": 0.0, "answers": False}
+    kept = field_dropped("average_from")(outline)
+    return kept | {"averaging": None if start is None else fields}
+
+
 MIGRATIONS: dict[tuple[str, int], Migration] = {
     ("LearnerState", 1): field_added("past"),
     ("Watch", 1): field_dropped("level"),
+    ("Ascent", 2): _averaging,
 }
 """By the name of the class and the schema that the file has."""
 

@@ -32,7 +32,7 @@ class AbstractStateSpaceLearner(AbstractLearner):
     recursion: eqx.AbstractVar[AbstractRecursion]
 
     @abc.abstractmethod
-    def model_at(self, state: LearnerState, averaged: bool = False) -> AbstractModel:
+    def model_at(self, state: LearnerState, averaged: bool | None = None) -> AbstractModel:
         """The model with its learned parameters."""
 
     @abc.abstractmethod

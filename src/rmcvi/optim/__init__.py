@@ -1,7 +1,10 @@
-"""Thin over optax: step-size schedules, guarded ascent, iterate averaging."""
+"""Thin over optax: Fisher steps, step-size schedules, guarded ascent, iterate averaging."""
 
 from rmcvi.optim.ascent import Ascent as Ascent
 from rmcvi.optim.ascent import AscentState as AscentState
+from rmcvi.optim.ascent import Averaging as Averaging
+from rmcvi.optim.fisher import FisherState as FisherState
+from rmcvi.optim.fisher import fisher as fisher
 from rmcvi.optim.guard import GradientGuard as GradientGuard
 from rmcvi.optim.guard import GuardState as GuardState
 from rmcvi.optim.schedules import robbins_monro as robbins_monro

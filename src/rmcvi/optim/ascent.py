@@ -1,5 +1,6 @@
 """One guarded step up a gradient, for the parameters that are not frozen."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.core import tree
-from rmcvi.core.checks import check_instance
+from rmcvi.core.checks import check_instance, check_int
 from rmcvi.optim.guard import GradientGuard, GuardState
 
 
@@ -22,24 +23,38 @@ class AscentState(eqx.Module):
     average: PyTree
 
 
+class Averaging(eqx.Module):
+    """Weights of the iterates in their mean: proportional to k^power, k steps after the start."""
+
+    start: int = eqx.field(static=True, default=0)
+    power: float = eqx.field(static=True, default=1.0)
+    answers: bool = eqx.field(static=True, default=False)
+    """Whether questions are answered with the average rather than the last iterate."""
+
+    def __check_init__(self):
+        check_int("average_from", self.start, 0)
+        if not 0.0 <= self.power < math.inf:
+            raise ValueError(f"average: got {self.power}, expected a number of at least 0")
+
+
 class Ascent(eqx.Module):
     """An optax optimiser turned uphill, with a guard and optional averaging of its iterates."""
 
     optimiser: optax.GradientTransformation = eqx.field(static=True)
     guard: GradientGuard | None
-    average_from: int | None = eqx.field(static=True)
+    averaging: Averaging | None
 
     def __init__(
         self,
         optimiser: optax.GradientTransformation,
         guard: GradientGuard | None = None,
-        average_from: int | None = None,
+        averaging: Averaging | None = None,
     ):
-        """`optimiser` is meant for descent; `average_from` counts steps."""
+        """`optimiser` is meant for descent."""
         check_instance("optimiser", optimiser, optax.GradientTransformation)
         self.optimiser = optimiser
         self.guard = guard
-        self.average_from = average_from
+        self.averaging = averaging
 
     def init(self, parameters: PyTree) -> AscentState:
         """Before the first step."""
@@ -47,21 +62,30 @@ class Ascent(eqx.Module):
             memory=self.optimiser.init(parameters),
             gate=jax.tree.map(lambda _: jnp.ones(()), parameters),
             guard=None if self.guard is None else self.guard.init(),
-            average=None if self.average_from is None else parameters,
+            average=None if self.averaging is None else parameters,
         )
 
     def step(
-        self, state: AscentState, parameters: PyTree, gradient: PyTree, factor: Float[Array, ""]
+        self,
+        state: AscentState,
+        parameters: PyTree,
+        gradient: PyTree,
+        factor: Float[Array, ""],
+        seen: Bool[Array, ""] | bool = True,
     ) -> tuple[AscentState, PyTree, Bool[Array, ""]]:
         """Parameters moved by `factor` times the optimiser's step, and whether all was finite.
 
-        A step that is not finite is not taken, and leaves no trace in the optimiser's memory.
+        A step that is not finite is not taken, and leaves no trace in the optimiser's memory. An
+        optimiser that cares is told which leaves are frozen, and whether anything was observed.
         """
         guard = state.guard
         if self.guard is not None and guard is not None:
             guard, gradient = self.guard.step(guard, gradient)
         descent = jax.tree.map(jnp.negative, gradient)
-        update, memory = self.optimiser.update(descent, state.memory, parameters)
+        optimiser = optax.with_extra_args_support(self.optimiser)
+        update, memory = optimiser.update(
+            descent, state.memory, parameters, gate=state.gate, seen=seen
+        )
         gated = jax.tree.map(lambda d, g: d * (factor * g).astype(d.dtype), update, state.gate)
         moved = eqx.apply_updates(parameters, gated)
         sound = tree.all_finite((moved, memory))
@@ -69,11 +93,17 @@ class Ascent(eqx.Module):
         return AscentState(memory, state.gate, guard, state.average), moved, sound
 
     def average_in(self, state: AscentState, parameters: PyTree, t: Int[Array, ""]) -> AscentState:
-        """Take the iterate after observation `t` into the average."""
-        if self.average_from is None:
+        """Take the iterate after observation `t` into the average; frozen ones are their own."""
+        if self.averaging is None:
             return state
-        count = jnp.maximum(t + 1 - self.average_from, 1)
-        average = jax.tree.map(lambda a, v: a + (v - a) / count, state.average, parameters)
+        power = self.averaging.power
+        count = jnp.maximum(t + 1 - self.averaging.start, 1) + power
+
+        def mean(average, value, gate):
+            moved = average + (1.0 + power) * (value - average) / count
+            return jnp.where(gate > 0.0, moved, value).astype(value.dtype)
+
+        average = jax.tree.map(mean, state.average, parameters, state.gate)
         return AscentState(state.memory, state.gate, state.guard, average)
 
     def freeze(self, state: AscentState, where: Any, frozen: bool) -> AscentState:

@@ -25,11 +25,13 @@ class Best(eqx.Module):
     """Nats per coordinate above the yardstick; it fades, for the world changes."""
     returns: Int[Array, ""]
     """Number of times that the learner went back."""
+    em: PyTree
+    """Statistics that go with the parameters, None without EM."""
 
     @classmethod
-    def of(cls, theta: PyTree, phi: PyTree) -> "Best":
+    def of(cls, theta: PyTree, phi: PyTree, em: PyTree = None) -> "Best":
         """The start, which is thought to be no worse than no model at all."""
-        return cls(theta, phi, jnp.zeros(()), jnp.zeros((), int))
+        return cls(theta, phi, jnp.zeros(()), jnp.zeros((), int), em)
 
 
 def go_on(health: Health, now: HealthState, state: Any) -> Any:
@@ -44,11 +46,16 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
         # After going back what is known of the old merit no longer counts.
         jnp.where(keep | back, now.merit, known),
         best.returns + back,
+        tree.where(keep, state.em, best.em),
     )
     theta = _back(back, best.theta, state.theta, state.theta_ascent.gate)
     phi = _back(back, best.phi, state.phi, state.phi_ascent.gate)
+    em = tree.where(back, best.em, state.em)
     return eqx.tree_at(
-        lambda s: (s.theta, s.phi, s.best), state, (theta, phi, fresh), is_leaf=lambda v: v is None
+        lambda s: (s.theta, s.phi, s.best, s.em),
+        state,
+        (theta, phi, fresh, em),
+        is_leaf=lambda v: v is None,
     )
 
 

@@ -33,7 +33,7 @@ from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.monitors import DriftDetector, SensorMonitor
 from rmcvi.monitors.health import Health
-from rmcvi.optim import Ascent, GradientGuard
+from rmcvi.optim import Ascent, GradientGuard, OnlineEM
 from rmcvi.recursion.history import History
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
@@ -54,6 +54,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
     trainable: Trainable
     model_ascent: Ascent
     family_ascent: Ascent
+    em: OnlineEM | None
     steps: int = eqx.field(static=True)
     draws: int = eqx.field(static=True)
     level: float = eqx.field(static=True)
@@ -71,6 +72,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         family_optimiser: optax.GradientTransformation,
         *,
         trainable: Trainable | None = None,
+        em: OnlineEM | None = None,
         steps: int = 1,
         draws: int = 100,
         level: float = 0.9,
@@ -91,6 +93,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             model_optimiser: optax transformation, meant for descent, for theta.
             family_optimiser: the same for phi, usually faster.
             trainable: which leaves are learned (default: all floating arrays).
+            em: learns those that enter linearly in closed form (default: gradients for all).
             steps: gradient steps per observation, each with new particles.
             draws: particles behind a prediction (0: no prediction, no screen, no alarms).
             level: probability of its interval.
@@ -115,6 +118,10 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         self.trainable = Trainable() if trainable is None else trainable
         self.model_ascent = Ascent(model_optimiser, cutter, average_from)
         self.family_ascent = Ascent(family_optimiser, cutter, average_from)
+        self.em = em
+        if em is not None:
+            check_instance("em", em, OnlineEM)
+            em.init(model, self.trainable)
         self.steps = check_int("steps", steps)
         self.draws = check_int("draws", draws, 0)
         self.level = check_real("level", level, 0.0, 1.0)
@@ -135,7 +142,9 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         check_key("key", key)
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
-        statistics = self.recursion.init(self.model, self.family, self.trainable)
+        model, trainable = self.differentiated(self.model)
+        statistics = self.recursion.init(model, self.family, trainable)
+        em = None if self.em is None else self.em.init(self.model, self.trainable)
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
@@ -146,9 +155,16 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             recursion=statistics,
             watch=self.watch.init(self.dim_obs),
             skipped=jnp.zeros((), int),
-            best=Best.of(theta, phi) if self.watch.damps else None,
+            best=Best.of(theta, phi, em) if self.watch.damps else None,
             past=self._no_past() if self.recursion.history(statistics) is None else None,
+            em=em,
         )
+
+    def differentiated(self, model: AbstractModel) -> tuple[AbstractModel, Trainable]:
+        """The model that the recursion is given, and which of its leaves it differentiates."""
+        if self.em is None:
+            return model, self.trainable
+        return self.em.tilted(model, self.trainable)
 
     def _no_past(self) -> History:
         draws = jnp.zeros((self.draws, self.dim_state))

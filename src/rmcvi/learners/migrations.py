@@ -11,7 +11,7 @@ from typing import Any
 
 Outline = dict[str, Any]
 Migration = Callable[[Outline], Outline]
-SCHEMA = 2
+SCHEMA = 3
 """That of this release; files of 0.1, which do not say, have 1."""
 
 
@@ -38,8 +38,11 @@ def field_dropped(name: str) -> Migration:
 MIGRATIONS: dict[tuple[str, int], Migration] = {
     ("LearnerState", 1): field_added("past"),
     ("Watch", 1): field_dropped("level"),
+    ("LearnerState", 2): field_added("em"),
+    ("Best", 2): field_added("em"),
+    ("", 2): lambda outline: outline | ({"em": None} if "model_ascent" in outline else {}),
 }
-"""By the name of the class and the schema that the file has."""
+"""By the name of the class ("": the learner itself) and the schema that the file has."""
 
 
 def migrate(outline: Any, schema: int) -> Any:
@@ -55,6 +58,6 @@ def _next(outline: Any, version: int) -> Any:
     if not isinstance(outline, dict):
         return outline
     inner = {k: _next(v, version) for k, v in outline.items()}
-    name = inner.get("class")
+    name = inner.get("class", "")
     migration = MIGRATIONS.get((name, version)) if isinstance(name, str) else None
     return inner if migration is None else migration(inner)

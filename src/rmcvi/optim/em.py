@@ -53,7 +53,7 @@ class OnlineEM(eqx.Module):
         family, adam = rmcvi.families.LinearGaussianFamily(), optax.adam(1e-3)
         em = rmcvi.optim.OnlineEM()
         learner = rmcvi.OnlineEstimator(model, family, rmcvi.RMCVI(50), adam, adam, em=em)
-        state, infos = learner.scan(learner.init(jax.random.key(0)), jnp.zeros((40, 2)))
+        state, infos = rmcvi.scan(learner, learner.init(jax.random.key(0)), jnp.zeros((40, 2)))
 
     It owns what `linear_transition` and `linear_emission` of the model declare, coefficients and
     noise each as a whole, if they are trained.
@@ -205,10 +205,14 @@ def owned_parts(
     """What EM learns of the transition and of the emission, None for nothing."""
     mask = _trained(model, trainable)
 
+    def whole(held: Held) -> Held | None:
+        leaves = zip(held.where(model), held.where(mask), strict=True)
+        return held if all(trained for leaf, trained in leaves if leaf.size) else None
+
     def owned(part: LinearPart | None) -> Owned | None:
         if part is None:
             return None
-        a, v = (h if all(h.where(mask)) else None for h in (part.coefficients, part.covariance))
+        a, v = whole(part.coefficients), whole(part.covariance)
         return None if a is None and v is None else Owned(part, a, v)
 
     return owned(model.linear_transition()), owned(model.linear_emission())
@@ -224,8 +228,8 @@ def _towards(
     old: Float[Array, "b i j"],
     best: Float[Array, "b i j"],
     ready: Bool[Array, "b 1 1"],
-    shares: tuple[Float[Array, ""], ...],
+    shares: tuple[Float[Array, ""] | None, ...],
 ) -> Float[Array, "b i j"]:
     """The way from `old` to `best` as far as all its leaves may go, if it is a number at all."""
-    share = jnp.min(jnp.stack(shares)).astype(old.dtype)
+    share = jnp.min(jnp.stack([v for v in shares if v is not None])).astype(old.dtype)
     return jnp.where(ready & jnp.all(jnp.isfinite(best)), old + share * (best - old), old)

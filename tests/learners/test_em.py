@@ -83,7 +83,7 @@ def test_a_row_without_observations_leaves_the_emission_alone() -> None:
     np.testing.assert_allclose(
         after.em.emission.statistics.moments, state.em.emission.statistics.moments, rtol=1e-10
     )
-    assert np.isfinite(list(learner.parameters(after).values())[0]).all()
+    assert all(np.isfinite(v).all() for v in learner.parameters(after).values())
 
 
 def test_resumed_is_uninterrupted(tmp_path: Path) -> None:
@@ -124,5 +124,5 @@ def test_what_cannot_be_learned_is_refused() -> None:
     parts = (model, LinearGaussianFamily(diagonal=True), rmcvi.NaturalRMCVI(4), ADAM, ADAM)
     with pytest.raises(ValueError, match="no trained parameters enter linearly"):
         rmcvi.OnlineEstimator(*parts, trainable=weights, em=EM)
-    with pytest.raises(ValueError, match="power: got 0.5"):
+    with pytest.raises(ValueError, match="power: got"):
         OnlineEM(power=0.5)

@@ -113,7 +113,8 @@ def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     assert int(infos.skipped[-1]) == 0
     assert len(moved(learner, start, state)) == 10
     hidden, last = (model.drift.layers[k].weight for k in (0, 1))
-    net = learner.model_at(state).drift
+    learned: Any = learner.model_at(state)
+    net = learned.drift
     assert float(jnp.max(jnp.abs(net.layers[0].weight - hidden))) <= 8 * 1.5e-2
     assert float(jnp.max(jnp.abs(net.layers[1].weight - last))) > 1e-3
 

@@ -109,8 +109,9 @@ def test_windowed_statistics_are_the_forward_ones_and_those_of_finite_difference
         tilted = eqx.tree_at(lambda m: m.transition, model, unravel(flat))
 
         def step(state, now):
-            k = jax.random.fold_in(jax.random.key(0), now[0])
-            out = forward.step(state, tilted, family, *now[1:], k, nothing)
+            t, y, inputs = now
+            k = jax.random.fold_in(jax.random.key(0), t)
+            out = forward.step(state, tilted, family, y, inputs, k, nothing)
             return out.state, out.info.elbo
 
         return jax.lax.scan(step, forward.init(tilted, family, nothing), steps)[1][-1]
@@ -170,6 +171,7 @@ def test_full_passes_are_the_em_of_dynamax() -> None:
     noise = [
         v @ v.T for v in (model.parameters()[k + "_noise"] for k in ("transition", "emission"))
     ]
+    params: Any
     with jax.numpy_rank_promotion("allow"):
         params, props = other.initialize(
             initial_mean=model.initial_mean,
@@ -207,6 +209,7 @@ def test_full_passes_are_the_em_of_dynamax() -> None:
 @pytest.mark.parametrize("which", ["chaotic", "volatility"])
 def test_regressions_of_known_states_are_least_squares(which: str) -> None:
     """Statistics of a path that is known; NumPy solves the same regression."""
+    truth: Any
     if which == "chaotic":
         truth, start = ChaoticRNN(3), ChaoticRNN(3, rho=0.05, gamma=1.5, noise=0.2)
     else:

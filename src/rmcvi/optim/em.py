@@ -6,7 +6,7 @@ and every few rows the parameters become those that S calls for: regressions of 
 dS is the gradient of a tilted model (`models.Tilted`), so that any recursion provides it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -91,7 +91,7 @@ class OnlineEM(eqx.Module):
         self.every = check_int("every", every)
         self.warm_up = check_int("warm_up", warm_up)
 
-    def init(self, model: AbstractGaussianModel, trainable: Trainable) -> EMState:
+    def init(self, model: Any, trainable: Trainable) -> EMState:
         """Nothing seen; raises if there is nothing to learn."""
         check_instance("model", model, AbstractGaussianModel)
         states = [part and PartState.of(part.regression) for part in owned_parts(model, trainable)]
@@ -102,9 +102,7 @@ class OnlineEM(eqx.Module):
             )
         return EMState(jnp.zeros((), int), *states)
 
-    def tilted(
-        self, model: AbstractGaussianModel, trainable: Trainable
-    ) -> tuple[Tilted, Trainable]:
+    def tilted(self, model: Any, trainable: Trainable) -> tuple[Tilted, Trainable]:
         """The model whose gradient holds the statistics, and what of it is differentiated."""
         parts, rest = owned_parts(model, trainable), _trained(model, trainable)
         for part in filter(None, parts):

@@ -96,13 +96,14 @@ class Kept(eqx.Module):
     best: Best
     theta_ascent: Ascent
     phi_ascent: Ascent
+    em: Any
 
     @classmethod
     def of(cls, value: float, best: Best | None = None) -> "Kept":
-        """All parameters equal to `value`; phi is frozen."""
+        """All parameters and EM's statistics equal to `value`; phi is frozen."""
         theta, phi = jnp.full(2, value), jnp.full(1, value)
         gates = Ascent(jnp.ones(())), Ascent(jnp.zeros(()))
-        return cls(theta, phi, best or Best.of(theta, phi), *gates)
+        return cls(theta, phi, best or Best.of(theta, phi, theta), *gates, theta)
 
 
 def test_a_lost_learner_goes_back_to_its_best_time() -> None:
@@ -124,6 +125,7 @@ def test_a_lost_learner_goes_back_to_its_best_time() -> None:
     np.testing.assert_allclose(good.best.merit, 1.0)
     worse = go_on(health, lost, Kept.of(7.0, good.best))
     np.testing.assert_array_equal(worse.theta, 1.0)
+    np.testing.assert_array_equal(worse.em, 1.0)
     np.testing.assert_array_equal(worse.phi, 7.0)
     assert int(worse.best.returns) == 1
     again = go_on(health, lost, Kept.of(8.0, worse.best))

@@ -22,7 +22,7 @@ from rmcvi.families.kalman import (
     initial_moments,
     predict,
 )
-from rmcvi.models import LinearGaussian
+from rmcvi.models import LinearGaussian, Tilted
 
 
 class Law(eqx.Module):
@@ -54,6 +54,8 @@ class KalmanSmoothed(eqx.Module):
 
 def initial_law(model: KalmanModel) -> Law:
     """The law of x_0."""
+    if isinstance(model, Tilted):
+        return initial_law(model.base)
     if isinstance(model, LinearGaussian):
         variance = model.initial_scale() ** 2
         return Law(model.initial_mean, variance if _is_diagonal(model) else jnp.diag(variance))
@@ -69,6 +71,8 @@ def filter_step(
     first: Bool[Array, ""],
 ) -> tuple[Law, Float[Array, ""]]:
     """The law of x_t from that of x_{t-1} (if `first`, of x_0), and log p(y_t | y_{0:t-1})."""
+    if isinstance(model, Tilted):
+        return _tilted_step(model, law, y, inputs, first)
     if isinstance(model, LinearGaussian) and law.covariance.ndim == 1:
         return _diagonal_step(model, law, y, inputs, first)
     prior = predict(model, Moments(law.mean, law.covariance, first.astype(y.dtype)), inputs)
@@ -131,6 +135,49 @@ def _diagonal_step(
     variance = variance / growth
     evidence = log_g + 0.5 * jnp.sum(variance * score**2 - jnp.log(growth))
     return Law(mean + variance * score, variance), evidence
+
+
+def _tilted_step(
+    model: Tilted,
+    law: Law,
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    first: Bool[Array, ""],
+) -> tuple[Law, Float[Array, ""]]:
+    """The step of the base, then the tilt to first order, which is all that derivatives at 0 see.
+
+    With N(m, P) the law of (x_{t-1}, x_t) given y_t, and g, H derivatives of the tilt l at m, the
+    evidence gains l(m) + tr(H P) / 2, the mean P g, the covariance P H P.
+    """
+    now, evidence = filter_step(model.base, law, y, inputs, first)
+    mean, covariance = _joint(model.base, law, now, inputs)
+    dim = model.dim_state
+
+    def tilt(both):
+        pair = model.transition_tilt(both[:dim], both[dim:], inputs)
+        return jnp.where(first, 0.0, pair) + model.emission_tilt(both[dim:], y, inputs)
+
+    (gain, slope), curved = jax.value_and_grad(tilt)(mean), jax.hessian(tilt)(mean)
+    gain = gain + 0.5 * jnp.vdot(curved, covariance)
+    wider = (covariance @ curved @ covariance)[dim:, dim:]
+    wider = jnp.diagonal(wider) if now.covariance.ndim == 1 else symmetric(wider)
+    tilted = Law(now.mean + covariance[dim:] @ slope, now.covariance + wider)
+    return tilted, evidence + gain
+
+
+def _joint(
+    model: KalmanModel, before: Law, now: Law, inputs: Inputs
+) -> tuple[Float[Array, "dd"], Float[Array, "dd dd"]]:
+    """Mean and covariance of (x_{t-1}, x_t) given y_{0:t}."""
+    old, new = before.dense(), now.dense()
+    jacobian = model.transition_jacobian(before.mean, inputs)
+    moved = jacobian @ old
+    prior = moved @ jacobian.T + covariance_of(model.transition_scale(inputs))
+    back = solve_spd(prior, moved)[0].T
+    mean = before.mean + back @ (now.mean - model.transition_mean(before.mean, inputs))
+    smoothed = old - back @ moved + back @ new @ back.T
+    cross = back @ new
+    return jnp.concatenate([mean, now.mean]), jnp.block([[smoothed, cross], [cross.T, new]])
 
 
 def _checked(model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None) -> Inputs:

@@ -7,17 +7,26 @@ and backwards; x W' has them first.
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
 def network(net: eqx.nn.MLP, x: Float[Array, "k"]) -> Float[Array, "m"]:
     """`net(x)` for activations that are plain functions."""
-    activation: Any = net.activation
     final: Any = net.final_activation
-    *hidden, last = net.layers
-    for layer in hidden:
+    return final(_affine(net.layers[-1], _hidden(net, x)))
+
+
+def last_features(net: eqx.nn.MLP, x: Float[Array, "k"]) -> Float[Array, "h"]:
+    """What the last layer sees, and 1 for its bias."""
+    return jnp.append(_hidden(net, x), 1.0)
+
+
+def _hidden(net: eqx.nn.MLP, x: Float[Array, "k"]) -> Float[Array, "h"]:
+    activation: Any = net.activation
+    for layer in net.layers[:-1]:
         x = activation(_affine(layer, x))
-    return final(_affine(last, x))
+    return x
 
 
 def _affine(layer: eqx.nn.Linear, x: Float[Array, "k"]) -> Float[Array, "m"]:

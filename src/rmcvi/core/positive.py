@@ -18,3 +18,17 @@ def unconstrained(value: ArrayLike, floor: float = FLOOR) -> Array:
     """The inverse of `positive`; values at or below the floor land just above it."""
     excess = jnp.maximum(jnp.asarray(value, float) - floor, 1e-6 * floor)
     return excess + jnp.log(-jnp.expm1(-excess))
+
+
+def positive_scale(raw: Array) -> Array:
+    """Standard deviations of a vector, a lower Cholesky factor of a matrix."""
+    if raw.ndim == 1:
+        return positive(raw)
+    return jnp.tril(raw, -1) + jnp.diag(positive(jnp.diagonal(raw)))
+
+
+def unconstrained_scale(scale: Array) -> Array:
+    """The inverse of `positive_scale`."""
+    if scale.ndim == 1:
+        return unconstrained(scale)
+    return jnp.tril(scale, -1) + jnp.diag(unconstrained(jnp.diagonal(scale)))

@@ -26,11 +26,13 @@ class Best(eqx.Module):
     """Nats per coordinate above the yardstick; it fades, for the world changes."""
     returns: Int[Array, ""]
     """Number of times that the learner went back."""
+    em: PyTree
+    """Statistics that go with the parameters, None without EM."""
 
     @classmethod
-    def of(cls, theta: PyTree, phi: PyTree) -> "Best":
+    def of(cls, theta: PyTree, phi: PyTree, em: PyTree = None) -> "Best":
         """The start, which is thought to be no worse than no model at all."""
-        return cls(theta, phi, jnp.zeros(()), jnp.zeros((), int))
+        return cls(theta, phi, jnp.zeros(()), jnp.zeros((), int), em)
 
 
 def go_on(health: Health, now: HealthState, state: Any) -> Any:
@@ -45,6 +47,7 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
         # After going back what is known of the old merit no longer counts.
         jnp.where(keep | back, now.merit, known),
         best.returns + back,
+        tree.where(keep, state.em, best.em),
     )
     theta = _back(back, best.theta, state.theta, state.theta_ascent.gate)
     phi = _back(back, best.phi, state.phi, state.phi_ascent.gate)
@@ -52,10 +55,11 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
         None if v.average is None else _back(back, kept, v.average, v.gate)
         for v, kept in ((state.theta_ascent, best.theta), (state.phi_ascent, best.phi))
     ]
+    em = tree.where(back, best.em, state.em)
     return eqx.tree_at(
-        lambda s: (s.theta, s.phi, s.best, s.theta_ascent.average, s.phi_ascent.average),
+        lambda s: (s.theta, s.phi, s.best, s.theta_ascent.average, s.phi_ascent.average, s.em),
         state,
-        (theta, phi, fresh, *means),
+        (theta, phi, fresh, *means, em),
         is_leaf=lambda v: v is None,
     )
 

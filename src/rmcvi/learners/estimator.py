@@ -33,7 +33,7 @@ from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.monitors import DriftDetector, SensorMonitor
 from rmcvi.monitors.health import Health
-from rmcvi.optim import Ascent, Averaging, GradientGuard, fisher
+from rmcvi.optim import Ascent, Averaging, GradientGuard, OnlineEM, fisher
 from rmcvi.recursion.history import History
 
 SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
@@ -54,6 +54,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
     trainable: Trainable
     model_ascent: Ascent
     family_ascent: Ascent
+    em: OnlineEM | None
     steps: int = eqx.field(static=True)
     draws: int = eqx.field(static=True)
     level: float = eqx.field(static=True)
@@ -71,6 +72,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         family_optimiser: optax.GradientTransformation | None = None,
         *,
         trainable: Trainable | None = None,
+        em: OnlineEM | None = None,
         steps: int = 1,
         draws: int = 100,
         level: float = 0.9,
@@ -94,6 +96,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
                 with `average=1` and `answer_averaged`, and no rate to choose.
             family_optimiser: the same for phi, usually faster. None: Adam with rate 1e-3.
             trainable: which leaves are learned (default: all floating arrays).
+            em: learns those that enter linearly in closed form (default: gradients for all).
             steps: gradient steps per observation, each with new particles.
             draws: particles behind a prediction (0: no prediction, no screen, no alarms).
             level: probability of its interval.
@@ -127,6 +130,10 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         self.family_ascent = Ascent(
             optax.adam(1e-3) if family_optimiser is None else family_optimiser, cutter, averaging
         )
+        self.em = em
+        if em is not None:
+            check_instance("em", em, OnlineEM)
+            em.init(model, self.trainable)
         self.steps = check_int("steps", steps)
         self.draws = check_int("draws", draws, 0)
         self.level = check_real("level", level, 0.0, 1.0)
@@ -147,7 +154,9 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         check_key("key", key)
         theta = eqx.filter(self.model, self.trainable.model)
         phi = eqx.filter(self.family, self.trainable.family)
-        statistics = self.recursion.init(self.model, self.family, self.trainable)
+        model, trainable = self.differentiated(self.model)
+        statistics = self.recursion.init(model, self.family, trainable)
+        em = None if self.em is None else self.em.init(self.model, self.trainable)
         return LearnerState(
             key=key,
             t=jnp.zeros((), int),
@@ -158,9 +167,16 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             recursion=statistics,
             watch=self.watch.init(self.dim_obs),
             skipped=jnp.zeros((), int),
-            best=Best.of(theta, phi) if self.watch.damps else None,
+            best=Best.of(theta, phi, em) if self.watch.damps else None,
             past=self._no_past() if self.recursion.history(statistics) is None else None,
+            em=em,
         )
+
+    def differentiated(self, model: AbstractModel) -> tuple[AbstractModel, Trainable]:
+        """The model that the recursion is given, and which of its leaves it differentiates."""
+        if self.em is None:
+            return model, self.trainable
+        return self.em.tilted(model, self.trainable)
 
     def _no_past(self) -> History:
         draws = jnp.zeros((self.draws, self.dim_state))

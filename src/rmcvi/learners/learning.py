@@ -22,26 +22,33 @@ def learn(
     on_model, on_family = learner.model_ascent, learner.family_ascent
 
     def once(i, now):
+        model, trainable = learner.differentiated(learner.model_at(now, averaged=False))
         statistics, grads, info = learner.recursion.step(
             state.recursion,
-            learner.model_at(now, averaged=False),
+            model,
             learner.family_at(now, averaged=False),
             y,
             inputs,
             key if learner.steps == 1 else jax.random.fold_in(key, i),
-            learner.trainable,
+            trainable,
         )
-        theta_ascent, theta, theta_ok = on_model.step(
-            now.theta_ascent, now.theta, grads.model, factor, seen
-        )
+        up, em = grads.model, None
+        if learner.em is not None:
+            up = eqx.combine(grads.model.base, tree.zeros(now.theta))
+        theta_ascent, theta, theta_ok = on_model.step(now.theta_ascent, now.theta, up, factor, seen)
+        if learner.em is not None:
+            share = jax.tree.map(lambda gate: factor * gate, theta_ascent.gate)
+            moved = eqx.combine(theta, learner.model)
+            em, moved = learner.em.step(state.em, moved, grads.model, learner.trainable, share)
+            theta = eqx.filter(moved, learner.trainable.model)
         # A recursion that fits q_t itself returns no gradient for the family.
         fitted = not tree.has_arrays(grads.family)
         up = tree.zeros(now.phi) if fitted else grads.family
         phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, up, factor, seen)
         now = eqx.tree_at(
-            lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion),
+            lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion, s.em),
             now,
-            (theta, _project(learner, phi), theta_ascent, phi_ascent, statistics),
+            (theta, _project(learner, phi), theta_ascent, phi_ascent, statistics, em),
             is_leaf=lambda v: v is None,
         )
         return now, info, theta_ok & phi_ok & (info.result < int(Result.NON_FINITE))

@@ -47,8 +47,12 @@ MIGRATIONS: dict[tuple[str, int], Migration] = {
     ("LearnerState", 1): field_added("past"),
     ("Watch", 1): field_dropped("level"),
     ("Ascent", 2): _averaging,
+    ("LearnerState", 2): field_added("em"),
+    ("Best", 2): field_added("em"),
+    ("", 2): lambda outline: outline | ({"em": None} if "model_ascent" in outline else {}),
+    ("DenseWeights", 2): field_added("share"),
 }
-"""By the name of the class and the schema that the file has."""
+"""By the name of the class ("": the learner itself) and the schema that the file has."""
 
 
 def migrate(outline: Any, schema: int) -> Any:
@@ -64,6 +68,6 @@ def _next(outline: Any, version: int) -> Any:
     if not isinstance(outline, dict):
         return outline
     inner = {k: _next(v, version) for k, v in outline.items()}
-    name = inner.get("class")
+    name = inner.get("class", "")
     migration = MIGRATIONS.get((name, version)) if isinstance(name, str) else None
     return inner if migration is None else migration(inner)

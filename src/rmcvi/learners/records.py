@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from rmcvi.contract import Info, Prediction
 from rmcvi.learners.best import Best
 from rmcvi.learners.watch import WatchState
-from rmcvi.optim import AscentState
+from rmcvi.optim import AscentState, EMState
 from rmcvi.recursion.history import History
 
 
@@ -26,6 +26,8 @@ class LearnerState(eqx.Module):
     """Parameters to go back to; None without damping."""
     past: History | None
     """The last rows with draws of the states before them; None if the recursion keeps its own."""
+    em: EMState | None
+    """Statistics of the parameters that enter linearly; None without EM."""
 
 
 class LearnerInfo(eqx.Module):

@@ -5,6 +5,10 @@ from rmcvi.models.base import check_densities as check_densities
 from rmcvi.models.chaotic_rnn import ChaoticRNN as ChaoticRNN
 from rmcvi.models.gaussian import AbstractGaussianModel as AbstractGaussianModel
 from rmcvi.models.linear_gaussian import LinearGaussian as LinearGaussian
+from rmcvi.models.linear_part import Held as Held
+from rmcvi.models.linear_part import LinearPart as LinearPart
+from rmcvi.models.linear_part import Statistics as Statistics
 from rmcvi.models.neural_gaussian import NeuralGaussian as NeuralGaussian
 from rmcvi.models.simulation import simulate as simulate
 from rmcvi.models.stochastic_volatility import StochasticVolatility as StochasticVolatility
+from rmcvi.models.tilted import Tilted as Tilted

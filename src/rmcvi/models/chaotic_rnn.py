@@ -14,6 +14,10 @@ from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.gaussian import normal_log_prob
 from rmcvi.core.positive import positive, unconstrained
 from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
+from rmcvi.models.linear_part import Held, LinearPart, held_noise
+
+LEAST = 1e-3
+"""A regression may not make a rate smaller than this share of what it was: rates are positive."""
 
 
 class ChaoticRNN(AbstractGaussianModel):
@@ -91,6 +95,28 @@ class ChaoticRNN(AbstractGaussianModel):
     def transition_scale(self, inputs):
         """Standard deviations of the state noise."""
         return positive(self.raw_noise) * jnp.sqrt(inputs.dt)
+
+    def linear_transition(self):
+        """Gamma / rho and 1 / rho, the same for all coordinates, and their noise."""
+        rates = jnp.stack([jnp.exp(self.log_gamma), jnp.ones_like(self.log_gamma)])
+        rates = rates * jnp.exp(-self.log_rho)
+
+        def features(x, inputs):
+            drifts = jnp.stack([self.weights @ jnp.tanh(x), -x], 1)
+            return inputs.dt * self.euler_step * drifts
+
+        def leaves(value):
+            coupled, decay = jnp.maximum(value[0, :, 0], LEAST * rates)
+            return -jnp.log(decay), jnp.log(coupled / decay)
+
+        value = jnp.broadcast_to(rates[None, :, None], (self.dim_state, 2, 1))
+        return LinearPart(
+            features=features,
+            offset=lambda x, inputs: x,
+            coefficients=Held(value, lambda m: (m.log_rho, m.log_gamma), leaves),
+            covariance=held_noise(self.raw_noise, False, lambda m: (m.raw_noise,)),
+            tied=True,
+        )
 
     def emission_log_prob(self, x, y, inputs):
         """`log Student-t(y - x)`."""

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key
 from rmcvi.core.gaussian import Scale, log_volume, whiten
 from rmcvi.core.inputs import Inputs
 from rmcvi.models.base import AbstractModel
+from rmcvi.models.linear_part import LinearPart
 
 
 class AbstractGaussianModel(AbstractModel):
@@ -48,6 +49,14 @@ class AbstractGaussianModel(AbstractModel):
     ) -> Float[Array, "dx dx"]:
         """Derivative of `transition_mean`."""
         return jax.jacfwd(self.transition_mean)(x_prev, inputs)
+
+    def linear_transition(self) -> LinearPart | None:
+        """The transition as a regression of x_t, if parameters enter it linearly."""
+        return None
+
+    def linear_emission(self) -> LinearPart | None:
+        """The emission as a regression of y_t, if parameters enter it linearly."""
+        return None
 
     def transition_log_prob(self, x_prev, x, inputs):
         """`log N(x; f(x_prev), S S')`."""

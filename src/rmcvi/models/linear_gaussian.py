@@ -22,8 +22,9 @@ from rmcvi.core.gaussian import (
     whiten,
 )
 from rmcvi.core.inputs import split_missing
-from rmcvi.core.positive import positive, unconstrained
+from rmcvi.core.positive import positive, positive_scale, unconstrained, unconstrained_scale
 from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
+from rmcvi.models.linear_part import LinearPart, held_noise, held_rows, row_features
 
 Matrix = Float[Array, "rows"] | Float[Array, "rows columns"]
 
@@ -109,8 +110,8 @@ class LinearGaussian(AbstractGaussianModel):
         return {
             "transition": self.transition,
             "emission": self.emission,
-            "transition_noise": _scale(self.raw_transition_noise),
-            "emission_noise": _scale(self.raw_emission_noise),
+            "transition_noise": positive_scale(self.raw_transition_noise),
+            "emission_noise": positive_scale(self.raw_emission_noise),
             "initial_mean": self.initial_mean,
             "initial_noise": self.initial_scale(),
             "state_input": self.state_input,
@@ -136,12 +137,42 @@ class LinearGaussian(AbstractGaussianModel):
 
     def transition_scale(self, inputs):
         """`S sqrt(dt)`."""
-        return _scale(self.raw_transition_noise) * jnp.sqrt(inputs.dt)
+        return positive_scale(self.raw_transition_noise) * jnp.sqrt(inputs.dt)
 
     def transition_jacobian(self, x_prev, inputs):
         """`I + dt (F - I)`."""
         eye = jnp.eye(x_prev.size, dtype=x_prev.dtype)
         return eye + inputs.dt * (_dense(self.transition) - eye)
+
+    def linear_transition(self):
+        """F, B and the noise; None if F is diagonal and the noise is not."""
+        shared = self.transition.ndim == 2
+        if not shared and self.raw_transition_noise.ndim == 2:
+            return None
+        rows = (self.transition, self.state_input)
+        return LinearPart(
+            features=lambda x, inputs: inputs.dt * row_features(self.transition, x, inputs, shared),
+            offset=lambda x, inputs: (1.0 - inputs.dt) * x,
+            coefficients=held_rows(rows, shared, lambda m: (m.transition, m.state_input)),
+            covariance=held_noise(
+                self.raw_transition_noise, shared, lambda m: (m.raw_transition_noise,)
+            ),
+        )
+
+    def linear_emission(self):
+        """G, D and the noise; None if G is diagonal and the noise is not."""
+        shared = self.raw_emission_noise.ndim == 2
+        if shared and self.emission.ndim == 1:
+            return None
+        rows = (self.emission, self.obs_input)
+        return LinearPart(
+            features=lambda x, inputs: row_features(self.emission, x, inputs, shared),
+            offset=lambda x, inputs: jnp.zeros(self.dim_obs, x.dtype),
+            coefficients=held_rows(rows, shared, lambda m: (m.emission, m.obs_input)),
+            covariance=held_noise(
+                self.raw_emission_noise, shared, lambda m: (m.raw_emission_noise,)
+            ),
+        )
 
     def emission_mean(self, x, inputs):
         """`G x + D u`."""
@@ -150,19 +181,19 @@ class LinearGaussian(AbstractGaussianModel):
     def emission_scale(self, x, inputs):
         """Marginal standard deviations of the emission noise."""
         del x, inputs
-        scale = _scale(self.raw_emission_noise)
+        scale = positive_scale(self.raw_emission_noise)
         return scale if scale.ndim == 1 else jnp.sqrt(jnp.sum(scale**2, 1))
 
     def emission_log_prob(self, x, y, inputs):
         """`log N(y; G x + D u, R)`, coordinate by coordinate given the ones before."""
-        scale, residual = _scale(self.raw_emission_noise), y - self.emission_mean(x, inputs)
+        scale, residual = positive_scale(self.raw_emission_noise), y - self.emission_mean(x, inputs)
         white = whiten(scale, residual[None])[0]
         diagonal = scale if scale.ndim == 1 else jnp.diagonal(scale)
         return -0.5 * white**2 - jnp.log(diagonal) - 0.5 * LOG_2PI
 
     def emission_sample(self, key, x, inputs):
         """Draw y given x."""
-        scale = _scale(self.raw_emission_noise)
+        scale = positive_scale(self.raw_emission_noise)
         noise = jax.random.normal(key, (self.dim_obs,), x.dtype)
         return self.emission_mean(x, inputs) + _apply(scale, noise)
 
@@ -181,13 +212,13 @@ class LinearGaussian(AbstractGaussianModel):
         del inputs
         rows = seen[:, None] * _dense(self.emission)
         if self.raw_emission_noise.ndim == 1:
-            return rows / _scale(self.raw_emission_noise)[:, None]
+            return rows / positive_scale(self.raw_emission_noise)[:, None]
         del x
         return solve_triangular(self._observed_noise(seen), rows, lower=True)
 
     def _observed_noise(self, seen: Float[Array, "dy"]) -> Float[Array, "dy dy"]:
         """Cholesky factor of R with the missing coordinates replaced by independent unit noise."""
-        return observed_cholesky(covariance_of(_scale(self.raw_emission_noise)), seen > 0.0)
+        return observed_cholesky(covariance_of(positive_scale(self.raw_emission_noise)), seen > 0.0)
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:
@@ -228,13 +259,7 @@ def _raw_scale(name: str, value: ArrayLike, dim: int) -> Array:
     check_positive(f"diagonal of {name}", jnp.diagonal(factor))
     if not isinstance(factor, Tracer) and bool(jnp.any(jnp.triu(factor, 1) != 0.0)):
         raise ValueError(f"{name}: got {factor}, expected a lower Cholesky factor")
-    return jnp.tril(factor, -1) + jnp.diag(unconstrained(jnp.diagonal(factor)))
-
-
-def _scale(raw: Array) -> Array:
-    if raw.ndim == 1:
-        return positive(raw)
-    return jnp.tril(raw, -1) + jnp.diag(positive(jnp.diagonal(raw)))
+    return unconstrained_scale(factor)
 
 
 def _apply(matrix: Array, x: Array) -> Array:

@@ -1,5 +1,7 @@
 """x_t = x + dt f(x, u) + q_t,  y_t = g(x, u) + r_t: networks f, g and learned diagonal noise."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,9 +9,10 @@ from jaxtyping import Array, Float, Key
 
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.gaussian import normal_log_prob
-from rmcvi.core.network import network
+from rmcvi.core.network import last_features, network
 from rmcvi.core.positive import positive, unconstrained
 from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
+from rmcvi.models.linear_part import LinearPart, held_noise, held_rows
 
 
 class NeuralGaussian(AbstractGaussianModel):
@@ -88,6 +91,33 @@ class NeuralGaussian(AbstractGaussianModel):
         """Standard deviations of the state noise."""
         return positive(self.raw_noise) * jnp.sqrt(inputs.dt)
 
+    def linear_transition(self):
+        """The last layer of f, and the noise."""
+
+        def features(x, inputs):
+            return inputs.dt * last_features(self.drift, jnp.concatenate([x, inputs.u]))[None]
+
+        return LinearPart(
+            features=features,
+            offset=lambda x, inputs: x,
+            coefficients=held_rows(_last(self.drift), True, lambda m: _last(m.drift)),
+            covariance=held_noise(self.raw_noise, True, lambda m: (m.raw_noise,)),
+        )
+
+    def linear_emission(self):
+        """The last layer of g, and the noise."""
+
+        def features(x, inputs):
+            hidden = last_features(self.readout, jnp.concatenate([x, inputs.u]))
+            return jnp.broadcast_to(hidden, (self.dim_obs, hidden.size))
+
+        return LinearPart(
+            features=features,
+            offset=lambda x, inputs: jnp.zeros(self.dim_obs, x.dtype),
+            coefficients=held_rows(_last(self.readout), False, lambda m: _last(m.readout)),
+            covariance=held_noise(self.raw_obs_noise, False, lambda m: (m.raw_obs_noise,)),
+        )
+
     def emission_mean(self, x, inputs):
         """`g(x, u)`."""
         return network(self.readout, jnp.concatenate([x, inputs.u]))
@@ -109,3 +139,9 @@ class NeuralGaussian(AbstractGaussianModel):
         """Rows of R^-1/2 dg/dx."""
         jacobian = jax.jacfwd(self.emission_mean)(x, inputs)
         return (seen / positive(self.raw_obs_noise))[:, None] * jacobian
+
+
+def _last(net: eqx.nn.MLP) -> tuple[Any, Any]:
+    """Weights and bias of the last layer."""
+    layer: Any = net.layers[-1]
+    return layer.weight, layer.bias

@@ -10,6 +10,10 @@ from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.gaussian import normal_log_prob
 from rmcvi.core.positive import positive, unconstrained
 from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
+from rmcvi.models.linear_part import Held, LinearPart, held_noise
+
+MOST = 0.9999
+"""Largest persistence that a regression may give: the level is still told from a random walk's."""
 
 
 class StochasticVolatility(AbstractGaussianModel):
@@ -59,6 +63,25 @@ class StochasticVolatility(AbstractGaussianModel):
     def transition_scale(self, inputs):
         """Standard deviations of the log-variance's steps."""
         return positive(self.raw_noise) * jnp.sqrt(inputs.dt)
+
+    def linear_transition(self):
+        """(1 - a) m and a - 1 of each coordinate, and its noise."""
+        pull = 1.0 - jnp.tanh(self.raw_persistence)
+
+        def features(x, inputs):
+            return inputs.dt * jnp.stack([jnp.ones_like(x), x], 1)
+
+        def leaves(value):
+            persistence = jnp.clip(1.0 + value[:, 1, 0], -MOST, MOST)
+            return value[:, 0, 0] / (1.0 - persistence), jnp.arctanh(persistence)
+
+        value = jnp.stack([pull * self.level, -pull], 1)[..., None]
+        return LinearPart(
+            features=features,
+            offset=lambda x, inputs: x,
+            coefficients=Held(value, lambda m: (m.level, m.raw_persistence), leaves),
+            covariance=held_noise(self.raw_noise, False, lambda m: (m.raw_noise,)),
+        )
 
     def emission_mean(self, x, inputs):
         """Zero."""

@@ -3,6 +3,8 @@
 from rmcvi.optim.ascent import Ascent as Ascent
 from rmcvi.optim.ascent import AscentState as AscentState
 from rmcvi.optim.ascent import Averaging as Averaging
+from rmcvi.optim.em import EMState as EMState
+from rmcvi.optim.em import OnlineEM as OnlineEM
 from rmcvi.optim.fisher import FisherState as FisherState
 from rmcvi.optim.fisher import fisher as fisher
 from rmcvi.optim.guard import GradientGuard as GradientGuard

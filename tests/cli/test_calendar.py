@@ -12,7 +12,7 @@ from rmcvi.app.run.ahead import next_times
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.plan import Plan, make_plan
 from rmcvi.app.sources import read
-from rmcvi.app.sources.times import parse_time
+from rmcvi.app.sources.cells import parse_time
 from rmcvi.learners.seasonal import SeasonalLearner
 from tests.cli._runs import CHEAP, MODEL, call
 

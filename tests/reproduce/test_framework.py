@@ -13,7 +13,7 @@ from rmcvi.lab import reproduce
 from rmcvi.lab.reproduce import registry, runner
 from rmcvi.lab.reproduce.expected import TIMES
 from rmcvi.lab.reproduce.experiment import Conclusion, Drawing, Experiment, Workspace
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.runner import Progress
 
 
 class Toy:

@@ -10,10 +10,9 @@ import typer
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.learn import learn
 from rmcvi.app.cli.options import OpenReport, Quiet
-from rmcvi.app.cli.simulate import table
-from rmcvi.app.cli.streams import Failure, punch, rhythm
+from rmcvi.app.cli.simulate import Failure, punch, rhythm, table
 from rmcvi.app.run.directory import REPORT, RUN, check_free
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.core.files import replace
 
 NAMES = ["traffic", "ozone", "power [kW]", "flow [l/s]"]

@@ -7,12 +7,10 @@ import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel, a_level, one_of
-from rmcvi.app.cli.table import SHAPES, write_rows
-from rmcvi.app.run.ahead import next_times
-from rmcvi.app.run.output import moment
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.directory import Opened
+from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Schema, read
 
 EXAMPLES = """
@@ -48,7 +46,7 @@ def forecast(
     run = Opened(directory, model)
     plan = run.plan
     level = a_level(plan.level if level is None else level)
-    times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)
+    times = Schema.from_json(plan.schema).next_times(run.last_time, horizon)
     known = _known(run, times, inputs_file)
     try:
         ahead = run.live.forecast(horizon, known, level=level)

@@ -26,7 +26,7 @@ from rmcvi.app.run.engine import Engine
 from rmcvi.app.run.plan import POLL, Plan, make_plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.signals import Stopper
-from rmcvi.app.sources import Stream, read
+from rmcvi.app.sources import Pace, Stream, read
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -119,8 +119,7 @@ def learn(
         sentinels=[_code(v) for v in listed(missing)] or None,
         on_bad_row=bad or "error",
         follow=follow and source != "-",
-        stop=stopper.asked,
-        poll=POLL,
+        pace=Pace(stopper.asked, poll=POLL),
     )
     plan = make_plan(
         source,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rmcvi.app.run.output import FORMATS
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.core.checks import check_option
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]

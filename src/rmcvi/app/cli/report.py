@@ -8,7 +8,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import OpenReport, RunDirectory
 from rmcvi.app.run.directory import Directory
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.learners import Live
 
 EXAMPLES = """

@@ -25,8 +25,8 @@ from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Ke
 from rmcvi.app.run.output import csv_line
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.signals import Stopper
+from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Changed, Position
 
 EXAMPLES = """

@@ -7,12 +7,10 @@ import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel, one_of
-from rmcvi.app.cli.table import SHAPES, write_rows
-from rmcvi.app.run.directory import ESTIMATES
-from rmcvi.app.run.output import moment
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.directory import ESTIMATES, Opened
+from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.speech import Refusal
 
 EXAMPLES = """
 [bold]Examples[/bold]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rmcvi.app.cli.commands import FAILED, app
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -44,7 +44,7 @@ def reproduce(
     Interrupted, it goes on where it stopped when it is called again.
     """
     from rmcvi.lab import reproduce as room
-    from rmcvi.lab.reproduce.progress import Progress
+    from rmcvi.lab.reproduce.runner import Progress
 
     if listing:
         table = Table("experiment", "what it is", box=None)

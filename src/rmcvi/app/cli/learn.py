@@ -22,10 +22,9 @@ from rmcvi.app.cli.options import (
 )
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
-from rmcvi.app.run.engine import Engine
+from rmcvi.app.run.engine import Engine, Stopper
 from rmcvi.app.run.plan import POLL, Plan, make_plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.signals import Stopper
 from rmcvi.app.sources import Pace, Stream, read
 
 EXAMPLES = """

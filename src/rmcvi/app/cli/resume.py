@@ -22,10 +22,10 @@ from rmcvi.app.cli.options import (
     row_format,
 )
 from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept
+from rmcvi.app.run.engine import Stopper
 from rmcvi.app.run.output import csv_line
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.signals import Stopper
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Changed, Position
 

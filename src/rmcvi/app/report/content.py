@@ -16,7 +16,12 @@ TOP = 65534
 
 
 class Packer:
-    """Collects arrays; `index` says where each lies in the inflated bytes."""
+    """Arrays as text: two bytes a number, deflated, in base 64; `index` says where each lies.
+
+    Each block of 256 numbers has its own least value and step, so that an outlier costs precision
+    in its block alone: `x = low + step * code`, with 65535 for NaN. What is kept are the
+    differences of codes, high bytes first and low bytes after them, which deflate better.
+    """
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []

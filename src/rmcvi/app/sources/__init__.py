@@ -3,8 +3,8 @@
 A stream is an iterable of `Observation`; NaN in `y` means not observed.
 """
 
-from rmcvi.app.sources.calendar_inputs import calendar as calendar
-from rmcvi.app.sources.calendar_inputs import calendar_names as calendar_names
+from rmcvi.app.sources.clock import calendar as calendar
+from rmcvi.app.sources.clock import calendar_names as calendar_names
 from rmcvi.app.sources.diagnosis import Diagnosis as Diagnosis
 from rmcvi.app.sources.errors import Counts as Counts
 from rmcvi.app.sources.errors import DataError as DataError

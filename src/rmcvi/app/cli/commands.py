@@ -23,13 +23,13 @@ COMMANDS = {
     "resume": "Go on with a run where it stopped, however it did.",
     "forecast": "Forecast the next rows.",
     "smooth": "Estimate the last rows again, given all up to now.",
-    "report": "Write the page about a run anew.",
+    "report": "Write the report of a run again.",
     "inspect": "Say how well a run predicts and what it has learned.",
     "verify": "Check that a run directory is whole.",
     "doctor": "Look for what is wrong with a file.",
-    "simulate": "Write a stream whose truth is known.",
+    "simulate": "Write a simulated stream, with gaps and failures if asked.",
     "bench": "Measure speed.",
-    "reproduce": "Run an experiment of the paper.",
+    "reproduce": "Run an experiment of the paper, or check it.",
 }
 """Commands in the order in which a newcomer meets them, in the words of `rmcvi --help`."""
 ABOVE = {"bench": "rmcvi.lab.bench.command", "reproduce": "rmcvi.lab.reproduce.command"}

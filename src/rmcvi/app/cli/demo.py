@@ -35,7 +35,7 @@ def demo(
     open_report: OpenReport = False,
     quiet: Quiet = False,
 ) -> int:
-    """Simulate six weeks of hourly sensors, one of which freezes; learn them live; report.
+    """Simulate six weeks of hourly sensors, learn them row by row, and write a report.
 
     The stream has four columns with a daily and a weekly rhythm, gaps, and one sensor that
     repeats its value for forty hours.

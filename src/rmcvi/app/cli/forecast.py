@@ -27,20 +27,20 @@ rmcvi forecast air.run --horizon 24 --inputs-file weather-forecast.csv
 @app.command(epilog=EXAMPLES)
 def forecast(
     directory: RunDirectory,
-    horizon: Annotated[int, typer.Option(help="Rows to look ahead.", min=1)] = 24,
+    horizon: Annotated[int, typer.Option(help="Rows to forecast.", min=1)] = 24,
     level: Annotated[
-        float | None, typer.Option(help="Probability of the intervals (the run's).")
+        float | None, typer.Option(help="Probability that a value is in its band (the run's).")
     ] = None,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
     inputs_file: Annotated[
-        Path | None, typer.Option(help="The inputs of the next rows, one row each.")
+        Path | None, typer.Option(help="File with the inputs of the next rows.")
     ] = None,
     model: SameModel = None,
 ) -> None:
     """Forecast the rows after the last one that was learned from.
 
     Times go on by the usual step, months by the calendar. Calendar inputs are computed; others come
-    from a file.
+    from --inputs-file.
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory, model)

@@ -29,7 +29,7 @@ SHOWN = 60
 @app.command(epilog=EXAMPLES)
 def inspect(
     directory: RunDirectory,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     model: SameModel = None,
 ) -> None:
     """Say what a run is, how well it predicts and what it has learned."""

@@ -31,20 +31,20 @@ rmcvi simulate seasonal --fail y2:300:60:freeze | rmcvi learn - --format csv
 @app.command(epilog=EXAMPLES)
 def simulate(
     model: Annotated[str, typer.Argument(help="A name as for `rmcvi learn`, or my.toml.")],
-    rows: Annotated[int, typer.Option(help="How many.", min=1)] = 1000,
+    rows: Annotated[int, typer.Option(help="How many rows.", min=1)] = 1000,
     columns: Annotated[int, typer.Option(help="How many observed columns.", min=1)] = 3,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.", min=0)] = 0,
-    missing: Annotated[float, typer.Option(help="Share of missing values.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
+    missing: Annotated[float, typer.Option(help="Share of values to leave out.")] = 0.0,
     fail: Annotated[
         list[str] | None,
         typer.Option(help="COLUMN:START:LENGTH:KIND; freeze, zero, noise, drift, spikes or gone."),
     ] = None,
     states: Annotated[bool, typer.Option("--states", help="Add the hidden states.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A file (standard output).")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (standard output).")] = None,
 ) -> None:
     """Simulate an hourly stream and write it as CSV: time, y1, y2, ...
 
-    seasonal is a daily and weekly rhythm; the other models draw from themselves.
+    The model seasonal has a daily and a weekly rhythm; any other is simulated as it is.
     """
     if not 0.0 <= missing < 1.0:
         raise Refusal(f"--missing: got {missing:g}, expected a share of at least 0 and below 1")

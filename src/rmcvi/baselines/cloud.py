@@ -20,6 +20,9 @@ from rmcvi.core.gaussian import whiten
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractGaussianModel, AbstractModel
 
+BLOCK = 32  # rows of the exact fallback treated at once
+PRICE = 20  # a try costs as much as this many weights of the fallback (measured)
+
 
 class Cloud(eqx.Module):
     """Particles and the logarithms of their weights, which sum to one."""
@@ -84,10 +87,6 @@ def resample(
         lambda: (jnp.arange(num, dtype=jnp.int32), log_weight),
     )
     return index, log_weight, poor
-
-
-BLOCK = 32  # rows of the exact fallback treated at once
-PRICE = 20  # a try costs as much as this many weights of the fallback (measured)
 
 
 class Links(eqx.Module):

@@ -24,6 +24,9 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.core.checks import check_int, check_real
 
+REACH = 3.0
+"""Inputs, in standard units, beyond which the network is held constant: it has seen few there."""
+
 
 class AbstractRegressor(eqx.Module):
     """Inputs come standardised; a fit is a pytree of arrays of constant size."""
@@ -123,10 +126,6 @@ def median_distance(z: Float[Array, "n dx"]) -> Float[Array, ""]:
     """Median of |z_i - z_{i+1}|: n pairs of independent points tell it as well as all do."""
     squares = jnp.sum((z - jnp.roll(z, 1, 0)) ** 2, 1)
     return jnp.sqrt(jnp.maximum(jnp.median(squares), jnp.finfo(z.dtype).tiny))
-
-
-REACH = 3.0
-"""Inputs, in standard units, beyond which the network is held constant: it has seen few there."""
 
 
 class NetworkFit(eqx.Module):

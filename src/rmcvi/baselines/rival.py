@@ -31,6 +31,8 @@ _MEMORY = 1000.0
 """Values that the choice remembers."""
 _CAP = 10.0
 """Nats that one value may add: the first ones, of unknown scale, must not decide for long."""
+ROWS = 25
+"""Rows that are kept: of an hourly stream the present one and the day before it."""
 
 
 class Tails(eqx.Module):
@@ -88,10 +90,6 @@ def _log_density(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
 
 def _p_value(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
     return 2.0 * student.upper_tail(_unit(nu) * jnp.abs(z), nu)
-
-
-ROWS = 25
-"""Rows that are kept: of an hourly stream the present one and the day before it."""
 
 
 class Past(eqx.Module):

@@ -17,6 +17,9 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractModel
 
 HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+SIGMAS = 5.0
+"""Standard errors that a Monte Carlo mean may be off: one false alarm in a million."""
+ABSURD = 1e6
 
 
 def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,10 +51,6 @@ def normal(seed: int, *shape: int) -> np.ndarray:
     """Standard normal numbers in JAX's default precision."""
     dtype = jax.dtypes.canonicalize_dtype(float)
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
-
-
-SIGMAS = 5.0
-"""Standard errors that a Monte Carlo mean may be off: one false alarm in a million."""
 
 
 def default_dtype() -> np.dtype:
@@ -171,9 +170,6 @@ def shown(value: Any) -> str:
         return f"{float(array):.3g}"
     parts = [f"{v:.3g}" for v in array.ravel()[:4]]
     return "[" + ", ".join(parts) + (", ..." if array.size > 4 else "") + "]"
-
-
-ABSURD = 1e6
 
 
 def simulated(model: AbstractModel, length: int, seed: int) -> np.ndarray:

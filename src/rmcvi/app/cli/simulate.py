@@ -26,6 +26,7 @@ rmcvi simulate chaotic-rnn --rows 5000 --columns 3 --missing 0.05 --out chaos.cs
 
 rmcvi simulate seasonal --fail y2:300:60:freeze | rmcvi learn - --format csv
 """
+KINDS = ("freeze", "zero", "noise", "drift", "spikes", "gone")
 
 
 @app.command(epilog=EXAMPLES)
@@ -87,9 +88,6 @@ def _draw(model: str, rows: int, columns: int, seed: int) -> tuple[np.ndarray, n
         raise Refusal(f"model {config.model!r}: {error}") from None
     xs, ys = draw(law, jax.random.key(seed), rows)
     return np.array(xs, float), np.array(ys, float)
-
-
-KINDS = ("freeze", "zero", "noise", "drift", "spikes", "gone")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,13 @@ BLOCK = 256
 TOP = 65534
 
 
+STATES = 12
+PARAMETERS = 24
+"""Charts of hidden states and of parameters at most."""
+POINTS = 2000
+"""Points of a parameter's curve at most: more than a screen has pixels."""
+
+
 class Packer:
     """Arrays as text: two bytes a number, deflated, in base 64; `index` says where each lies.
 
@@ -71,13 +78,6 @@ def encode(values: np.ndarray) -> bytes:
     parts = [low.astype("<f8"), step.astype("<f8")]
     parts += [(change >> 8).astype(np.uint8), (change & 255).astype(np.uint8)]
     return b"".join(part.tobytes() for part in parts)
-
-
-STATES = 12
-PARAMETERS = 24
-"""Charts of hidden states and of parameters at most."""
-POINTS = 2000
-"""Points of a parameter's curve at most: more than a screen has pixels."""
 
 
 def content(

@@ -27,6 +27,7 @@ EPISODES = 200
 """Alarms that are listed one by one."""
 SCRIPTS = ("data.js", "axis.js", "parts.js", "chart.js", "view.js", "charts.js")
 """Ours, in the order in which they need each other; the charts are drawn by uPlot in `vendor`."""
+NOTHING = "\u2013"
 
 
 def write(directory: str | os.PathLike[str], live: Live | None = None) -> Path:
@@ -123,9 +124,6 @@ def _described(run: Run, episode: Episode) -> dict[str, Any]:
     times = None if run.time is None else [moment(run.time[i]) for i in ends]
     rows = [int(run.row[i]) for i in ends]
     return {"sentence": episode.sentence, "ends": rows, "times": times, "rows": episode.rows}
-
-
-NOTHING = "\u2013"
 
 
 def number(value: Any, digits: int = 4) -> str:

@@ -25,6 +25,11 @@ from rmcvi.learners import Live
 ASKED = (signal.SIGINT, signal.SIGTERM)
 AGAIN = 0.1
 """Seconds after which we look whether a wait began just as we were asked, and end it."""
+PARAMETERS_EVERY = 50
+PATIENCE = 30.0
+"""Seconds after which a checkpoint is due, however few the rows."""
+SHARE = 20.0
+"""A checkpoint may take one part in so many of the time."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -77,13 +82,6 @@ class Stopper:
         del number, frame
         if self.waiting:
             raise Interrupted
-
-
-PARAMETERS_EVERY = 50
-PATIENCE = 30.0
-"""Seconds after which a checkpoint is due, however few the rows."""
-SHARE = 20.0
-"""A checkpoint may take one part in so many of the time."""
 
 
 class Engine:

@@ -27,6 +27,7 @@ from rmcvi.learners import Estimate
 
 FORMATS = ("jsonl", "csv")
 NO_NUMBER = frozenset(["nan", "inf", "-inf"])
+SHAPES = ("csv", "jsonl", "table")
 
 
 def moment(time: float | None, calendar: bool) -> str | float | None:
@@ -157,9 +158,6 @@ def to_stdout(text: str) -> None:
     """Write to standard output at once, for whoever reads the pipe."""
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-SHAPES = ("csv", "jsonl", "table")
 
 
 def write_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:

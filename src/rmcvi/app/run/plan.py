@@ -35,6 +35,15 @@ POLL = 0.1
 FORMAT = 2
 """Of `run.json`: 2 names the fields of a line of `estimates.jsonl`, 1 (of 0.1) does not."""
 FORMATS = (1, FORMAT)
+_UNITS = """
+°C °F C F K % %RH V mV kV A mA W kW MW Wh kWh MWh J kJ Pa hPa kPa bar mbar psi m mm cm km s ms min
+h m/s km/h mph l l/s l/min m3/h m³/h kg g mg t ppm ppb ug/m3 µg/m3 µg/m³ mg/m3 mg/m³ g/m3 g/m³ Hz
+kHz rpm dB lux lx N Nm W/m2 W/m² EUR USD
+"""
+_KNOWN = frozenset(_UNITS.split())
+"""Units that are taken for such in round brackets, too: 'flow (l/s)'."""
+_SQUARE = re.compile(r"\[([^\[\]]{1,16})\]\s*$")
+_ROUND = re.compile(r"\(([^()]{1,16})\)\s*$")
 
 
 class _Model(BaseModel):
@@ -246,16 +255,6 @@ def _output_names(columns: tuple[str, ...]) -> list[str]:
     if twice:
         raise Refusal(f"columns: got {twice[0]!r} twice in the output, expected other names")
     return names
-
-
-_WORDS = """
-°C °F C F K % %RH V mV kV A mA W kW MW Wh kWh MWh J kJ Pa hPa kPa bar mbar psi m mm cm km s ms min
-h m/s km/h mph l l/s l/min m3/h m³/h kg g mg t ppm ppb ug/m3 µg/m3 µg/m³ mg/m3 mg/m³ g/m3 g/m³ Hz
-kHz rpm dB lux lx N Nm W/m2 W/m² EUR USD
-"""
-_KNOWN = frozenset(_WORDS.split())
-_SQUARE = re.compile(r"\[([^\[\]]{1,16})\]\s*$")
-_ROUND = re.compile(r"\(([^()]{1,16})\)\s*$")
 
 
 def unit_of(name: str) -> str | None:

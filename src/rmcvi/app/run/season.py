@@ -23,6 +23,26 @@ HEAD = 2000
 """Rows that are looked at for a season: less than a second's reading."""
 MOST = 20_000
 """Rows of the longest season: each has a profile in the state."""
+LAGS, TREND = 3, 3
+"""Rows before, and coefficients of a parabola."""
+WAVES = (1, 2, 4, 8, 12)
+"""Numbers of waves that are tried."""
+CYCLES = 6
+"""Seasons that the rows must hold at least."""
+SHORTEST = 24
+"""Rows below which nothing is looked for."""
+COLUMNS = 4
+"""Columns that are looked at: a second's work at most."""
+RISK = 0.001
+"""Probability of a find in noise, over all periods and columns."""
+WORTH = 0.05
+"""Share of the squared error that the season of one half has to save in the other."""
+RIDGE = 1e-4
+"""Prior precision of a lag, per row: without it, lags alone would predict a perfect wave."""
+AS_GOOD = 0.9
+"""Share of the evidence for a period with which a whole part of it is preferred."""
+SCALE, OWN = 4, 0.25
+"""A part so many times shorter, with such a share of the evidence, is a season of its own."""
 
 
 @dataclass(frozen=True)
@@ -102,28 +122,6 @@ def _near(a: float, b: float) -> bool:
 
 def _rows(seasons: Sequence[int]) -> str:
     return " and ".join(map(str, seasons)) + " rows"
-
-
-LAGS, TREND = 3, 3
-"""Rows before, and coefficients of a parabola."""
-WAVES = (1, 2, 4, 8, 12)
-"""Numbers of waves that are tried."""
-CYCLES = 6
-"""Seasons that the rows must hold at least."""
-SHORTEST = 24
-"""Rows below which nothing is looked for."""
-COLUMNS = 4
-"""Columns that are looked at: a second's work at most."""
-RISK = 0.001
-"""Probability of a find in noise, over all periods and columns."""
-WORTH = 0.05
-"""Share of the squared error that the season of one half has to save in the other."""
-RIDGE = 1e-4
-"""Prior precision of a lag, per row: without it, lags alone would predict a perfect wave."""
-AS_GOOD = 0.9
-"""Share of the evidence for a period with which a whole part of it is preferred."""
-SCALE, OWN = 4, 0.25
-"""A part so many times shorter, with such a share of the evidence, is a season of its own."""
 
 
 def find_seasons(values: np.ndarray) -> tuple[int, ...]:

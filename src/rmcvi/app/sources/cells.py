@@ -27,6 +27,36 @@ MISSING: tuple[str, ...] = (
 
 _COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*")
 _POINT = re.compile(r"\s*[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?\s*")
+CALENDAR = ("iso", "year-month-day", "day-month-year", "month-day-year")
+"""Formats of dates, in the order in which they are tried."""
+UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+"""Formats of numbers that count from 1970, by their number in a second."""
+FIELDS = {
+    "year": ("year", "yr", "yyyy"),
+    "month": ("month", "mon", "mo", "mm"),
+    "day": ("day", "dy", "dd", "dom", "mday"),
+    "hour": ("hour", "hr", "hh"),
+    "minute": ("minute", "min", "mi"),
+    "second": ("second", "sec", "ss"),
+}
+"""The parts of a time that has several columns, in their order, and the names of such columns."""
+FORMATS = (*CALENDAR, *UNITS, "fields", "number")
+EPOCH = datetime(1970, 1, 1)
+_FIRST, _LAST = -62135596800.0, 253402300799.0
+"""The first second of the year 1 and the last of the year 9999: other times are none."""
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_HOUR = re.compile(r"\d{1,2}")
+_ZONE = re.compile(r"\s*(?:Z|UTC|GMT|(?P<sign>[+-])(?P<h>\d\d):?(?P<m>\d\d))")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
+_CLOCK = re.compile(
+    r"(?P<h>\d{1,2})(?:\.(?P<m1>\d\d)\.(?P<s1>\d\d)|:(?P<m2>\d\d)(?::(?P<s2>\d\d(?:[.,]\d+)?))?)"
+    r"\s*(?P<half>[aApP]\.?[mM]\.?)?"
+)
+_DATES = {
+    "year-month-day": re.compile(r"(?P<y>\d{4})([-/])(?P<m>\d{1,2})(?:\2(?P<d>\d{1,2}))?"),
+    "day-month-year": re.compile(r"(?P<d>\d{1,2})([-/.])(?P<m>\d{1,2})\2(?P<y>\d{4})"),
+    "month-day-year": re.compile(r"(?P<m>\d{1,2})([-/.])(?P<d>\d{1,2})\2(?P<y>\d{4})"),
+}
 
 
 def is_missing(cell: object, words: Collection[str] = MISSING) -> bool:
@@ -94,39 +124,6 @@ def show(cell: object) -> str:
     """A cell in a message, cut to a readable length."""
     text = repr(cell)
     return text if len(text) <= 42 else f"{text[:40]}..."
-
-
-CALENDAR = ("iso", "year-month-day", "day-month-year", "month-day-year")
-"""Formats of dates, in the order in which they are tried."""
-UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-"""Formats of numbers that count from 1970, by their number in a second."""
-FIELDS = {
-    "year": ("year", "yr", "yyyy"),
-    "month": ("month", "mon", "mo", "mm"),
-    "day": ("day", "dy", "dd", "dom", "mday"),
-    "hour": ("hour", "hr", "hh"),
-    "minute": ("minute", "min", "mi"),
-    "second": ("second", "sec", "ss"),
-}
-"""The parts of a time that has several columns, in their order, and the names of such columns."""
-FORMATS = (*CALENDAR, *UNITS, "fields", "number")
-
-EPOCH = datetime(1970, 1, 1)
-_FIRST, _LAST = -62135596800.0, 253402300799.0
-"""The first second of the year 1 and the last of the year 9999: other times are none."""
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_HOUR = re.compile(r"\d{1,2}")
-_ZONE = re.compile(r"\s*(?:Z|UTC|GMT|(?P<sign>[+-])(?P<h>\d\d):?(?P<m>\d\d))")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
-_CLOCK = re.compile(
-    r"(?P<h>\d{1,2})(?:\.(?P<m1>\d\d)\.(?P<s1>\d\d)|:(?P<m2>\d\d)(?::(?P<s2>\d\d(?:[.,]\d+)?))?)"
-    r"\s*(?P<half>[aApP]\.?[mM]\.?)?"
-)
-_DATES = {
-    "year-month-day": re.compile(r"(?P<y>\d{4})([-/])(?P<m>\d{1,2})(?:\2(?P<d>\d{1,2}))?"),
-    "day-month-year": re.compile(r"(?P<d>\d{1,2})([-/.])(?P<m>\d{1,2})\2(?P<y>\d{4})"),
-    "month-day-year": re.compile(r"(?P<m>\d{1,2})([-/.])(?P<d>\d{1,2})\2(?P<y>\d{4})"),
-}
 
 
 def clock_seconds(text: str) -> float:

@@ -32,6 +32,19 @@ _MONTH_JITTER = 0.25
 
 _EXACT = 0.005
 """Mean misfit above which steps of a month or more have no fixed length."""
+GAPS = ("auto", "rows", "dt", "ignore")
+FILL_LIMIT = 1000
+"""Longest gap, in rows, that is filled by missing rows; a longer one becomes one long step."""
+SET_BACK = 100
+"""Late rows, in order among themselves, after which the clock is taken to have been set back."""
+CYCLES = {
+    "hour": (_DAY, 0.0),
+    "week": (7.0 * _DAY, 4.0 * _DAY),
+    "month": (365.2425 / 12.0 * _DAY, 0.0),
+    "year": (365.2425 * _DAY, 0.0),
+}
+"""Period and origin in seconds of the hour of the day, the day of the week (from Monday; 1970 began
+on a Thursday) and the place in a mean month and year (a day off at most in a century)."""
 
 
 def whole_steps(ratio: float, jitter: float = _JITTER) -> int | None:
@@ -147,13 +160,6 @@ def _length(year: int, month: int) -> int:
     return monthrange(year, month)[1]
 
 
-GAPS = ("auto", "rows", "dt", "ignore")
-FILL_LIMIT = 1000
-"""Longest gap, in rows, that is filled by missing rows; a longer one becomes one long step."""
-SET_BACK = 100
-"""Late rows, in order among themselves, after which the clock is taken to have been set back."""
-
-
 @dataclass
 class Clock:
     """The time of the last row, and what a new one means.
@@ -211,16 +217,6 @@ class Clock:
             dt = float(number or self.step.between(self.last, time))
         self.last = time
         return dt
-
-
-CYCLES = {
-    "hour": (_DAY, 0.0),
-    "week": (7.0 * _DAY, 4.0 * _DAY),
-    "month": (365.2425 / 12.0 * _DAY, 0.0),
-    "year": (365.2425 * _DAY, 0.0),
-}
-"""Period and origin in seconds of the hour of the day, the day of the week (from Monday; 1970 began
-on a Thursday) and the place in a mean month and year (a day off at most in a century)."""
 
 
 def calendar(

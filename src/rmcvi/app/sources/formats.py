@@ -24,6 +24,12 @@ from rmcvi.app.sources.records import (
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sniffer import SAMPLE, Wishes, sniff_lines, sniff_table
 
+_BATCH = 4096
+"""Rows at a time: a few megabytes of Python objects, and few calls."""
+_ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
+Scan = Callable[[Any, Path], Any]
+"""From polars and a path to a lazy frame."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -104,13 +110,6 @@ class Text:
             if offset:
                 records = self.cut(part.lines(offset, line), schema, part.grows)
         return shape.fit(records)
-
-
-_BATCH = 4096
-"""Rows at a time: a few megabytes of Python objects, and few calls."""
-_ARROW_FILE, _OLD_FEATHER = b"ARROW1", b"FEA1"
-Scan = Callable[[Any, Path], Any]
-"""From polars and a path to a lazy frame."""
 
 
 def scan_parquet(polars: Any, path: Path) -> Any:

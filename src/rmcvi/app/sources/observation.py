@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcvi.app.sources.errors import DataError
 
+Vector = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Fingerprint:
@@ -41,9 +43,6 @@ class Fingerprint:
         if not all(isinstance(n, int) and n >= 0 for n in counts):
             raise ValueError(counts)
         return known
-
-
-Vector = NDArray[np.float64]
 
 
 def _nothing() -> Vector:

@@ -28,6 +28,16 @@ from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI, SampledIndices
 
 HIDDEN = 178  # about 15 000 parameters at dimension 5
+Case = dict[str, int]
+USUAL: Case = {"particles": 100, "dim": 5, "hidden": 64, "window": 16}
+RANGES = {
+    "particles": (100, 200, 400, 800),
+    "dim": (4, 8, 16),
+    "hidden": (12, 119, 1190, 11900),
+    "window": (8, 16, 32),
+}
+QUICK = {"particles": (10, 20), "dim": (2, 4), "hidden": (4, 8), "window": (2, 4)}
+LARGE: Case = {"particles": 500, "dim": 5, "hidden": 11900, "window": 16}
 
 
 class Problem(eqx.Module):
@@ -147,18 +157,6 @@ def _variance(values: Any) -> float:
     """Variance over keys, summed over steps and parameters."""
     centred = jax.tree.map(lambda v: v - jnp.mean(v, 0, keepdims=True), values)
     return squared_norm(centred) / (jax.tree.leaves(values)[0].shape[0] - 1)
-
-
-Case = dict[str, int]
-USUAL: Case = {"particles": 100, "dim": 5, "hidden": 64, "window": 16}
-RANGES = {
-    "particles": (100, 200, 400, 800),
-    "dim": (4, 8, 16),
-    "hidden": (12, 119, 1190, 11900),
-    "window": (8, 16, 32),
-}
-QUICK = {"particles": (10, 20), "dim": (2, 4), "hidden": (4, 8), "window": (2, 4)}
-LARGE: Case = {"particles": 500, "dim": 5, "hidden": 11900, "window": 16}
 
 
 def scaling(quick: bool = False) -> Outcome:

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
 
 class Target(eqx.Module):
     """What was asked for, and whether it was measured."""
@@ -83,9 +85,6 @@ def pinned(count: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class Timing(eqx.Module):

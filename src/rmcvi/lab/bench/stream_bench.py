@@ -23,6 +23,8 @@ from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI
 from rmcvi.scale import Fleet
 
+STEPS = 16
+
 
 def stream(quick: bool = False) -> Outcome:
     """Host loops against the compiled one, and a long stream."""
@@ -114,9 +116,6 @@ def _long(quick: bool) -> tuple[float, float, int]:
         times.append((time.process_time() - began) / chunk)
     part = max(1, len(times) // 10)
     return float(np.median(times[1 : 1 + part])), float(np.median(times[-part:])), length
-
-
-STEPS = 16
 
 
 def fleet(quick: bool = False) -> Outcome:

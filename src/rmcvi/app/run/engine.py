@@ -37,8 +37,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stopper:
-    """Catches SIGINT and SIGTERM within a `with` block; the second is not
-    waited for, more are ignored.
+    """Catches SIGINT and SIGTERM within a `with` block, so that a row is finished first.
+
+    After the second one nothing is waited for; more are ignored.
     """
 
     def __init__(self) -> None:

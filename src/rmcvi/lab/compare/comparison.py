@@ -202,7 +202,7 @@ def _number(value: Any) -> Any:
 
 
 def draw(comparison: Comparison, path: pathlib.Path, metric: str, label: str) -> pathlib.Path:
-    """Accuracy against time per observation, into a file; failed methods are named in the corner."""
+    """Accuracy against time per observation; failed methods are named in the corner."""
     import matplotlib  # here: only drawing needs the extra `app`
     from matplotlib.figure import Figure
 

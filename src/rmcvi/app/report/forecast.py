@@ -61,9 +61,8 @@ def _forecast(folder: Path, run: Run, live: Live | None) -> Forecast | str:
         live = plan.live()
         kept.load(live)
     horizon = plan.options.get("season", [None])[0] or USUAL
-    schema, source = Schema.from_json(plan.schema), kept.extra["source"]
-    clock = None if source is None else source["clock"]
-    inputs = _inputs(plan, schema.next_times(clock, behind + horizon))
+    schema = Schema.from_json(plan.schema)
+    inputs = _inputs(plan, schema.next_times(kept.last_time, behind + horizon))
     ahead = live.forecast(behind + horizon, inputs, level=run.level)
     mean, low, high = (np.stack(part)[behind:] for part in (ahead.mean, ahead.low, ahead.high))
     if not np.isfinite([mean, low, high]).any():

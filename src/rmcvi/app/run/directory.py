@@ -38,6 +38,12 @@ class Kept:
     remark: str | None = None
     """A sentence if it is not the newest that was written."""
 
+    @property
+    def last_time(self) -> float | None:
+        """The time of the last row."""
+        source = self.extra["source"]
+        return None if source is None else source["clock"]
+
     def load(self, live: Live) -> None:
         """Give the learner its state."""
         try:
@@ -225,7 +231,7 @@ def _keep(current: Path, previous: Path) -> None:
 
 
 class Opened:
-    """Directory, plan, learner and what the checkpoint remembers."""
+    """A run as it stands, for questions: directory, plan, learner, what its checkpoint remembers."""
 
     def __init__(self, path: Path, model: str | None = None):
         self.directory, plan = Directory.open(path)
@@ -233,18 +239,12 @@ class Opened:
         newest = self.directory.last()
         if newest.remark:
             say(printable(newest.remark))
-        self.kept: dict[str, Any] = newest.extra
+        self.kept, self.last_time = newest.extra, newest.last_time
         self.live: Live = self.plan.live()
         newest.load(self.live)
         self.rows: int = self.kept["rows"]
         if not self.rows:
             raise Refusal(f"{path}: has learned from no row yet")
-
-    @property
-    def last_time(self) -> float | None:
-        """The time of the last row."""
-        source = self.kept["source"]
-        return None if source is None else source["clock"]
 
     def last_lines(self, count: int) -> list[str]:
         """The last rows of the estimates that belong to the checkpoint."""

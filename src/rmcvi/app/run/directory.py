@@ -231,7 +231,7 @@ def _keep(current: Path, previous: Path) -> None:
 
 
 class Opened:
-    """A run as it stands, for questions: directory, plan, learner, what its checkpoint remembers."""
+    """A run as it stands, for questions: directory, plan, learner, and what it remembers."""
 
     def __init__(self, path: Path, model: str | None = None):
         self.directory, plan = Directory.open(path)

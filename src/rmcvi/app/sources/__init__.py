@@ -1,4 +1,4 @@
-"""Streams of observations: read, standardised, diagnosed.
+"""Streams of observations: read and diagnosed.
 
 A stream is an iterable of `Observation`; NaN in `y` means not observed.
 """

@@ -17,7 +17,7 @@ import pytest
 
 import rmcvi
 from rmcvi import baselines, families
-from rmcvi.checks.numbers import raw
+from rmcvi.checks.tools import raw
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "support-matrix.md"
 TABLE = re.compile(r"^\| method .*?(?=\n\n)", re.S | re.M)

@@ -12,8 +12,7 @@ import pytest
 import rmcvi
 from rmcvi import Inputs, OnlineEstimator, Trainable
 from rmcvi.baselines import AllPairs, Paris, ParticleRecursion, log_evidence, score
-from rmcvi.baselines.cloud import Cloud, systematic
-from rmcvi.baselines.paris import draw_backward
+from rmcvi.baselines.cloud import Cloud, draw_backward, systematic
 from rmcvi.models import AbstractModel, LinearGaussian, StochasticVolatility
 from tests.baselines._linear import follow, scalar_case, typical_case, z_score
 from tests.reference.kalman import kalman_filter, rts_smoother

@@ -10,7 +10,7 @@ import scipy.stats
 
 import rmcvi
 from rmcvi.baselines import Persistence
-from rmcvi.baselines.tails import Tails, half_widths
+from rmcvi.baselines.rival import Tails, half_widths
 from tests.baselines._streams import TailsOracle, broken
 
 DT = np.where(np.arange(60) % 9 == 0, 2.5, 1.0)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from rmcvi.app.cli import main
-from rmcvi.app.cli.simulate import table
-from rmcvi.app.cli.streams import punch, rhythm
+from rmcvi.app.cli.simulate import punch, rhythm, table
 
 CHEAP = """
 import os, time, rmcvi

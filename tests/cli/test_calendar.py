@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.app.run.ahead import next_times
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.plan import Plan, make_plan
 from rmcvi.app.sources import read
-from rmcvi.app.sources.times import parse_time
+from rmcvi.app.sources.cells import parse_time
 from rmcvi.learners.seasonal import SeasonalLearner
 from tests.cli._runs import CHEAP, MODEL, call
 
@@ -33,7 +32,7 @@ def test_forecasts_of_months_have_their_dates(
     summary = json.loads(Path("a.run/summary.json").read_text())
     assert summary["rows"] == 6 and '"backward": 1' in json.dumps(summary)
     schema = read("sales.csv").schema
-    times = next_times(schema, parse_time([ENDS[-1]], "iso"), 4)
+    times = schema.next_times(parse_time([ENDS[-1]], "iso"), 4)
     days = [str(moment(time, True))[:10] for time in times]
     assert days == ["2024-01-31", "2024-02-29", "2024-03-31", "2024-04-30"]
     refused = call(capsys, "learn", "sales.csv", *MODEL, "--season", 12, "--out", "b.run")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.app.cli.streams import KINDS, Failure, punch
+from rmcvi.app.cli.simulate import KINDS, Failure, punch
 from rmcvi.app.run import zoo
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.plan import unit_of
 from rmcvi.app.run.season import Season, calendar_season, given_season
 from rmcvi.app.run.settings import ZOO, from_toml, named
-from rmcvi.app.run.units import unit_of
+from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Schema
 from rmcvi.learners import OnlineEstimator
 from rmcvi.learners.seasonal import SeasonalLearner

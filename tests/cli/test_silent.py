@@ -18,9 +18,8 @@ import rmcvi
 from rmcvi.app.cli import commands
 from rmcvi.app.report.scores import score, summarise
 from rmcvi.app.run.reading import read
-from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.scores import RunningScores
-from rmcvi.app.run.speech import printable
+from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.core.files import to_json
 from rmcvi.core.remarks import remarks
 from tests.cli._runs import MODEL, call, make_source

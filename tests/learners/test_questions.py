@@ -13,7 +13,7 @@ import pytest
 
 import rmcvi
 from rmcvi.baselines import KalmanRecursion, OnlineLSTM, Persistence, RecursiveLeastSquares
-from rmcvi.baselines.tails import half_widths
+from rmcvi.baselines.rival import half_widths
 from tests.baselines._linear import full_case
 from tests.reference.kalman import kalman_filter, rts_smoother
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rmcvi.app.report.pack import BLOCK
+from rmcvi.app.report.content import BLOCK
 
 
 def meta(page: str) -> tuple[dict[str, Any], str]:

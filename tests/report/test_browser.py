@@ -276,7 +276,7 @@ def test_the_column_of_the_curves_can_be_chosen(browser: Browser, pages: dict[st
 def test_decimation_against_a_loop(browser: Browser) -> None:
     """Least, largest and mean of each pixel, for views that cut rows and pixels anywhere."""
     browser.send("Page.navigate", url="about:blank")
-    browser.run(asset("axis.js") + asset("pixels.js") + "; 1")
+    browser.run(asset("axis.js") + "; 1")
     rng = np.random.default_rng(0)
     gone = rng.uniform(size=500) < 0.1
     rows = np.cumsum(rng.integers(1, 3, 500))

@@ -6,10 +6,8 @@ import zlib
 import numpy as np
 import pytest
 
-from rmcvi.app.report.alarms import Episode, episodes
-from rmcvi.app.report.pack import BLOCK, Packer, encode
-from rmcvi.app.report.scores import score
-from rmcvi.app.report.thin import thin
+from rmcvi.app.report.content import BLOCK, Packer, encode
+from rmcvi.app.report.scores import Episode, episodes, score, thin
 from tests.report._page import decode
 from tests.report._runs import arrays
 

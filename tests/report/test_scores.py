@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcvi.app.report import summarise, write
-from rmcvi.app.report.curves import calibrate, grid, moving_mean, running_rmse
-from rmcvi.app.report.scores import score
+from rmcvi.app.report import write
+from rmcvi.app.report.calibration import calibrate
+from rmcvi.app.report.scores import grid, moving_mean, running_rmse, score
+from rmcvi.app.report.scores import summarise as numbers
 from rmcvi.app.run.reading import read
 from rmcvi.app.run.scores import RunningScores, last_value
+from rmcvi.core.files import to_json
 from tests.report._runs import arrays, make
 
 
@@ -32,13 +34,20 @@ def small(directory: Path, columns: dict[str, list[Any]], rows: list[dict[str, A
     return directory
 
 
+def summarise(directory: Path, seconds: float | None = None) -> dict[str, Any]:
+    """The summary of a run, which is also written."""
+    run = read(directory)
+    told = numbers(run, score(run), seconds)
+    (directory / "summary.json").write_text(to_json(told))
+    return told
+
+
 def test_summary_by_hand(tmp_path: Path) -> None:
     """Scored are rows 2, 4 and 5 of a, 3 and 4 of b: predicted, observed, and not the first."""
     columns = {"a": [9.0, 11.0, None, 13.0, 10.0], "b": [None, 10.0, 12.0, 9.0, None]}
     rows: list[dict[str, Any]] = [{"alarms": ["Ow."]}, {}, {}, {}, {"alarms": ["Oh."]}]
     rows[2:4] = [{"alarms": ["Ow.", "Ow."]}, {"alarms": ["Ow."]}]
     told = summarise(small(tmp_path, columns, rows), seconds=2.0)
-    assert json.loads((tmp_path / "summary.json").read_text()) == told
     assert (told["rows"], told["values"], told["missing_share"]) == (5, 7, pytest.approx(0.3))
     a, b, both = told["columns"]["a"], told["columns"]["b"], told["overall"]
     assert a["rmse"] == pytest.approx(math.sqrt((1 + 9 + 0) / 3))

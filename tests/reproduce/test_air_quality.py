@@ -9,7 +9,7 @@ from rmcvi.app.sources.uci import AirQuality
 from rmcvi.lab.reproduce import air_quality
 from rmcvi.lab.reproduce import reproduce as run
 from rmcvi.lab.reproduce.air_failures import _break
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.runner import Progress
 
 
 def made_up(rows: int = 900) -> AirQuality:

@@ -3,7 +3,7 @@
 import pytest
 
 from rmcvi.lab.reproduce import reproduce
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.runner import Progress
 
 pytestmark = pytest.mark.long
 

@@ -7,7 +7,7 @@ import pytest
 
 from rmcvi.lab.reproduce import reproduce
 from rmcvi.lab.reproduce.chaotic_table import equal_accuracy
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.runner import Progress
 
 
 @pytest.mark.long

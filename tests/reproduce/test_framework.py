@@ -11,9 +11,9 @@ from rmcvi.app import report
 from rmcvi.app.cli.commands import run
 from rmcvi.lab import reproduce
 from rmcvi.lab.reproduce import registry, runner
-from rmcvi.lab.reproduce.expected import TIMES
 from rmcvi.lab.reproduce.experiment import Conclusion, Drawing, Experiment, Workspace
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.registry import TIMES
+from rmcvi.lab.reproduce.runner import Progress
 
 
 class Toy:

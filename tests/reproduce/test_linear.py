@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rmcvi.lab.reproduce import reproduce
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.runner import Progress
 
 
 def quick(name, folder):

@@ -4,7 +4,7 @@ import pytest
 
 from rmcvi.lab.reproduce import reproduce
 from rmcvi.lab.reproduce.other_streams import METHODS
-from rmcvi.lab.reproduce.progress import Progress
+from rmcvi.lab.reproduce.runner import Progress
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmcvi.app.sources import DataError, Schema, read
+from rmcvi.app.sources import DataError, Pace, Schema, read
 
 
 class World:
@@ -37,7 +37,7 @@ def _append(file: Path, text: str) -> Callable[[], None]:
 
 
 def _follow(file: Path, world: World, **options: Any) -> list[tuple[float | None, list[float]]]:
-    stream = read(file, follow=True, stop=world.stop, sleep=world.sleep, **options)
+    stream = read(file, follow=True, pace=Pace(world.stop, world.sleep), **options)
     return [(row.time, row.y.tolist()) for row in stream]
 
 
@@ -89,7 +89,7 @@ def test_following_resumes(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("t,a\n1,1.5\n2,2.5\n3,")
     world = World()
-    stream = read(file, follow=True, stop=world.stop, sleep=world.sleep)
+    stream = read(file, follow=True, pace=Pace(world.stop, world.sleep))
     last = list(stream)[-1]
     _append(file, "3.5\n")()
     again = World(_append(file, "4,4.5\n"))
@@ -106,7 +106,7 @@ def test_a_file_written_anew_beyond_our_place_is_another_one(tmp_path: Path) -> 
     file = tmp_path / "a.csv"
     file.write_text("t,a\n" + _rows(0, 5))
     world = World(lambda: file.write_text("t,a\n" + _rows(10, 20)))
-    stream = read(file, follow=True, stop=world.stop, sleep=world.sleep, gaps="ignore")
+    stream = read(file, follow=True, pace=Pace(world.stop, world.sleep), gaps="ignore")
     assert [row.time for row in stream] == [*range(5), *range(10, 20)]
     assert stream.counts.renewed == 1
 
@@ -115,14 +115,14 @@ def test_rotated_while_nobody_looked_starts_at_the_top(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("t,a\n" + _rows(0, 5))
     world = World()
-    stream = read(file, follow=True, stop=world.stop, sleep=world.sleep)
+    stream = read(file, follow=True, pace=Pace(world.stop, world.sleep))
     last = list(stream)[-1].position
     assert last is not None
     for rows in (_rows(5, 7), _rows(5, 30)):  # shorter, longer
         file.write_text("t,a\n" + rows)
         world = World()
         again = read(
-            file, stream.schema, after=last, follow=True, stop=world.stop, sleep=world.sleep
+            file, stream.schema, after=last, follow=True, pace=Pace(world.stop, world.sleep)
         )
         assert [row.time for row in again] == [float(line.split(",")[0]) for line in rows.split()]
         assert again.counts.renewed == 1
@@ -135,7 +135,7 @@ def test_one_bad_record_does_not_stop_a_service(tmp_path: Path, bad: str) -> Non
     file.write_text("t,a\n" + _rows(0, 5))
     world = World(_append(file, bad), _append(file, _rows(6, 60)), _append(file, _rows(60, 120)))
     options: dict[str, Any] = {"follow": True, "on_bad_row": "skip", "gaps": "dt"}
-    stream = read(file, stop=world.stop, sleep=world.sleep, **options)
+    stream = read(file, pace=Pace(world.stop, world.sleep), **options)
     rows = list(stream)
     assert [row.time for row in rows] == [*range(5), *range(6, 120)]
     assert stream.counts.bad == {"unreadable": 1} and stream.counts.skipped == 1
@@ -144,7 +144,7 @@ def test_one_bad_record_does_not_stop_a_service(tmp_path: Path, bad: str) -> Non
     assert len(rejected.text) <= 500
     world = World()
     resumed = read(
-        file, stream.schema, stop=world.stop, sleep=world.sleep, after=rows[7].position, **options
+        file, stream.schema, pace=Pace(world.stop, world.sleep), after=rows[7].position, **options
     )
     assert [row.time for row in resumed] == [row.time for row in rows[8:]]
 
@@ -154,7 +154,7 @@ def test_an_open_quote_at_the_end_is_waited_for(tmp_path: Path) -> None:
     file.write_text("t,a,b\n1,1.5,x\n2,2.5,y\n" + '3,3.5,"z\n4,4.5')
     for follow in (True, False):
         world = World()
-        stream = read(file, follow=follow, stop=world.stop, sleep=world.sleep)
+        stream = read(file, follow=follow, pace=Pace(world.stop, world.sleep))
         rows = list(stream)
         assert [row.time for row in rows] == [1.0, 2.0] and stream.counts.unfinished == 1
     _append(file, '"\n5,5.5,z\n')()
@@ -183,7 +183,7 @@ def test_a_writer_in_another_thread(tmp_path: Path) -> None:
         turn.wait()
 
     rows = []
-    stream = read(file, follow=True, sleep=sleep, stop=lambda: len(rows) == 40)
+    stream = read(file, follow=True, pace=Pace(lambda: len(rows) == 40, sleep))
     for row in stream:
         rows.append(row.time)
     writer.join()

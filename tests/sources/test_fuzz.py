@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcvi.app.sources import DataError, read
+from rmcvi.app.sources import DataError, Pace, read
 
 _LETTERS = '0123456789.,;:-/|" \tabnNeE{}[]#\r\n'
 _WORDS = [
@@ -145,5 +145,5 @@ def test_files(folder: Path, content: bytes, name: str, cut: int, follow: bool) 
         content = content[: len(content) - cut]
     (folder / name).write_bytes(content)
     waits = []
-    clock = {"sleep": waits.append, "stop": lambda: len(waits) > 2}
+    clock = {"pace": Pace(lambda: len(waits) > 2, waits.append)}
     _outcome(folder / name, "skip", follow=follow, **clock)

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcvi.app.sources import Observation, Stream, read
-from rmcvi.app.sources.clock import Clock
-from rmcvi.app.sources.step import Step, usual_step, whole_steps
+from rmcvi.app.sources.clock import Clock, Step, usual_step, whole_steps
 
 
 def _stream(times: list[Any], **options: Any) -> Stream:
@@ -50,7 +49,7 @@ def test_a_gap_beyond_the_limit_is_one_long_step() -> None:
 def test_irregular_times_are_told_as_dt() -> None:
     times = [0.0, 1.0, 2.4, 2.9, 4.3, 5.3, 5.7, 7.2, 8.2]
     stream = _stream(times)
-    assert stream.gaps == "dt" and not stream.schema.regular
+    assert stream.rules.gaps == "dt" and not stream.schema.regular
     step = np.median(np.diff(times))
     expected = [1.0, *(np.diff(times) / step)]
     np.testing.assert_allclose([row.dt for row in stream], expected, rtol=1e-12)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rmcvi.app.sources import DataError, Observation, observations, read
+from rmcvi.app.sources import DataError, Observation, Pace, observations, read
 
 
 def _matrix(rows: list[Observation]) -> np.ndarray:
@@ -116,7 +116,7 @@ def test_a_live_pipe_is_not_waited_for() -> None:
     out, into = os.pipe()
     with open(out, "rb") as reader, open(into, "wb", buffering=0) as writer:
         writer.write(b"t,a\n1,1.5\n2,2.5\n3,3.")
-        stream = iter(read(reader, patience=0.0))
+        stream = iter(read(reader, pace=Pace(patience=0.0)))
         assert [next(stream).y.tolist() for _ in range(2)] == [[1.5], [2.5]]
         writer.write(b"5\n4,4.5\n")
         assert next(stream).y.tolist() == [3.5]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rmcvi.app.sources import DataError, Stream, read
-from rmcvi.app.sources.step import Step
-from rmcvi.app.sources.times import parse_time, utc
+from rmcvi.app.sources.cells import parse_time, utc
+from rmcvi.app.sources.clock import Step
 
 MONTH_ENDS = ["2023-10-31", "2023-11-30", "2023-12-31", "2024-01-31"]
 

@@ -1,5 +1,7 @@
 """The rivals of RMCVI, on the same contract."""
 
+from rmcvi.baselines.cloud import AllPairs as AllPairs
+from rmcvi.baselines.cloud import Paris as Paris
 from rmcvi.baselines.free_backward import FreeBackward as FreeBackward
 from rmcvi.baselines.kalman import KalmanFiltered as KalmanFiltered
 from rmcvi.baselines.kalman import KalmanSmoothed as KalmanSmoothed
@@ -9,22 +11,20 @@ from rmcvi.baselines.kalman import log_evidence as log_evidence
 from rmcvi.baselines.kalman import score as score
 from rmcvi.baselines.kalman_recursion import ExtendedKalmanRecursion as ExtendedKalmanRecursion
 from rmcvi.baselines.kalman_recursion import KalmanRecursion as KalmanRecursion
-from rmcvi.baselines.kernel_ridge import KernelRidge as KernelRidge
 from rmcvi.baselines.least_squares import RecursiveLeastSquares as RecursiveLeastSquares
 from rmcvi.baselines.lstm import OnlineLSTM as OnlineLSTM
 from rmcvi.baselines.offline import Trained as Trained
 from rmcvi.baselines.offline import pathwise_elbo as pathwise_elbo
 from rmcvi.baselines.offline import train_offline as train_offline
 from rmcvi.baselines.ovsmc import OVSMC as OVSMC
-from rmcvi.baselines.paris import AllPairs as AllPairs
-from rmcvi.baselines.paris import Paris as Paris
 from rmcvi.baselines.particle import ParticleRecursion as ParticleRecursion
 from rmcvi.baselines.particle_smoother import ParticleFiltered as ParticleFiltered
 from rmcvi.baselines.particle_smoother import fixed_lag_smoother as fixed_lag_smoother
 from rmcvi.baselines.particle_smoother import particle_filter as particle_filter
 from rmcvi.baselines.particle_smoother import particle_smoother as particle_smoother
 from rmcvi.baselines.persistence import Persistence as Persistence
-from rmcvi.baselines.proposal_network import ProposalNetwork as ProposalNetwork
+from rmcvi.baselines.proposals import ProposalNetwork as ProposalNetwork
 from rmcvi.baselines.regression import FunctionRegression as FunctionRegression
-from rmcvi.baselines.regression_network import NetworkRegressor as NetworkRegressor
-from rmcvi.baselines.regressor import AbstractRegressor as AbstractRegressor
+from rmcvi.baselines.regressors import AbstractRegressor as AbstractRegressor
+from rmcvi.baselines.regressors import KernelRidge as KernelRidge
+from rmcvi.baselines.regressors import NetworkRegressor as NetworkRegressor

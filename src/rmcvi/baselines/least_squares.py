@@ -17,11 +17,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.baselines.past import AbstractRival, Past
-from rmcvi.baselines.residual import RivalInfo, RunningVariance
-from rmcvi.baselines.tails import Tails
+from rmcvi.baselines.rival import AbstractRival, Past, RivalInfo, Tails
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.moments import RunningVariance
 from rmcvi.core.regression import Regression
 
 

@@ -21,13 +21,12 @@ import optax
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from rmcvi.baselines.past import AbstractRival, Past
-from rmcvi.baselines.residual import RunningVariance
-from rmcvi.baselines.tails import Tails
+from rmcvi.baselines.rival import AbstractRival, Past, Tails
 from rmcvi.contract import Prediction, Result
 from rmcvi.core import tree
 from rmcvi.core.checks import check_instance, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs, split_missing
+from rmcvi.core.moments import RunningVariance
 from rmcvi.core.positive import unconstrained
 
 Carry = tuple[Float[Array, "hidden"], Float[Array, "hidden"]]

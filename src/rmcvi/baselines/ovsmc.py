@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from rmcvi.baselines.cloud import Cloud, effective_size, normalised, resample, systematic
-from rmcvi.baselines.proposal_network import ProposalNetwork
+from rmcvi.baselines.proposals import ProposalNetwork
 from rmcvi.contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_real

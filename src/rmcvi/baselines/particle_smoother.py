@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.baselines.cloud import Cloud, effective_size, moments, systematic
-from rmcvi.baselines.paris import draw_backward
+from rmcvi.baselines.cloud import Cloud, draw_backward, effective_size, moments, systematic
 from rmcvi.baselines.particle import move_cloud
 from rmcvi.baselines.proposals import PROPOSALS, check_proposal
 from rmcvi.contract import Filtered

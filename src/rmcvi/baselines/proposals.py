@@ -1,4 +1,4 @@
-"""Where particles go: through the model (bootstrap), or one extended Kalman step to y (guided).
+"""Where particles go: through the model (bootstrap), one Kalman step to y (guided), or as learned.
 
 Given x_{t-1}, the prior of x_t is N(p, S S'). With s = grad log g(p, y), Fisher information A'A,
 I + (A S)'(A S) = C C' and e ~ N(0, I), the guided proposal is x = p + S z, z = C^-T (e + C^-1 S's):
@@ -6,18 +6,26 @@ I + (A S)'(A S) = C C' and e ~ N(0, I), the guided proposal is x = p + S z, z = 
     log m(x_{t-1}, x) - log r(x) = (|e|^2 - |z|^2) / 2 - log det C,
 
 so that weights are exact, whatever the linearisation is worth. Under `vmap` C is computed once if A
-does not depend on x.
+does not depend on x. The network r_phi(x_{t-1}, y_t, u_t) corrects one of them: with
+(d, c) = network(p, residuals of y at p, mask, u),
+
+    x = p + S z,   z = d + exp(c) e                     (base: "bootstrap")
+    x = p + S z,   z = C^-T (C^-1 S's + d + exp(c) e)   (base: "guided")
+
+It starts near zero, so that an untrained proposal is its base.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 
-from rmcvi.core.checks import check_instance
-from rmcvi.core.gaussian import Scale, colour, log_density
+from rmcvi.core.checks import check_instance, check_int, check_option
+from rmcvi.core.gaussian import Scale, colour, log_density, log_volume
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.core.observation import Observation
+from rmcvi.families.base import scaled_mlp, squash
 from rmcvi.families.kalman import initial_moments
 from rmcvi.models import AbstractGaussianModel, AbstractModel
 
@@ -144,3 +152,75 @@ def pull_towards(
     score = jax.grad(model.observed_log_prob)(mean, y, inputs)
     pull = scale * score if scale.ndim == 1 else scale.T @ score
     return chol, solve_triangular(chol, pull, lower=True)
+
+
+class ProposalNetwork(eqx.Module):
+    """phi of online variational SMC; the model is an argument and held constant."""
+
+    net: eqx.nn.MLP
+    base: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: AbstractGaussianModel,
+        *,
+        key: Key[Array, ""],
+        hidden: int = 64,
+        base: str = "guided",
+    ):
+        """One hidden tanh layer; `base` is "guided" (the stronger start) or "bootstrap"."""
+        check_instance("model", model, AbstractGaussianModel)
+        check_int("hidden", hidden)
+        self.base = check_option("base", base, PROPOSALS)
+        size = model.dim_state + 3 * model.dim_obs + model.dim_input
+        self.net = scaled_mlp(size, 2 * model.dim_state, hidden, 1, 0.01, key)
+
+    def sample(
+        self,
+        model: AbstractGaussianModel,
+        x_prev: Float[Array, "dx"],
+        noise: Float[Array, "dx"],
+        y: Float[Array, "dy"],
+        inputs: Inputs,
+        detached: bool = False,
+    ) -> tuple[Float[Array, "dx"], Float[Array, ""]]:
+        """The draw x that belongs to `noise`, and log r(x), both differentiable in phi.
+
+        If `detached`, log r depends on phi through x alone.
+        """
+        mean, scale = model.transition_mean(x_prev, inputs), model.transition_scale(inputs)
+        filled, seen = split_missing(y)
+        expected = model.emission_mean(mean, inputs)
+        residual = 0.5 * seen * (filled - expected) / model.emission_scale(mean, inputs)
+        shift, raw = jnp.split(
+            self.net(jnp.concatenate([mean, squash(residual), seen, inputs.u])), 2
+        )
+        log_stretch = 2.0 * jnp.tanh(0.5 * raw)
+        z = shift + jnp.exp(log_stretch) * noise
+        if detached:
+            shift, log_stretch = jax.lax.stop_gradient((shift, log_stretch))
+            noise = (z - shift) * jnp.exp(-log_stretch)
+        log_r = -0.5 * noise @ noise - log_volume(scale) - jnp.sum(log_stretch)
+        if self.base == "guided":
+            chol, pull = pull_towards(model, mean, scale, y, inputs)
+            z = solve_triangular(chol, z + pull, lower=True, trans=1)
+            log_r = log_r + jnp.sum(jnp.log(jnp.diagonal(chol)))
+        return mean + colour(scale, z[None])[0], log_r
+
+    def start(
+        self,
+        key: Key[Array, ""],
+        model: AbstractGaussianModel,
+        num: int,
+        y: Float[Array, "dy"],
+        inputs: Inputs,
+    ) -> tuple[Float[Array, "{num} dx"], Float[Array, "{num}"]]:
+        """Draws of x_0 from the base, with log r; nothing is learned about a single step."""
+        log_chi = jax.vmap(model.initial_log_prob)
+        if self.base == "bootstrap":
+            x = start(key, model, num)
+            return x, log_chi(x)
+        x, log_ratio = guided_start(
+            model, jax.random.normal(key, (num, model.dim_state)), y, inputs
+        )
+        return x, log_chi(x) - log_ratio

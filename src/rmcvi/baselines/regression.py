@@ -22,9 +22,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi.baselines.free_backward import Anchor, FreeBackward
-from rmcvi.baselines.kernel_ridge import KernelRidge
-from rmcvi.baselines.regression_network import NetworkRegressor
-from rmcvi.baselines.regressor import AbstractRegressor
+from rmcvi.baselines.regressors import AbstractRegressor, KernelRidge, NetworkRegressor
 from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.checks import check_array, check_instance, check_int, check_option

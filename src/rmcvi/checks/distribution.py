@@ -11,9 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from rmcvi.checks.compile import keys, quick_jit
-from rmcvi.checks.numbers import close, default_dtype, paths, sample_excess, shown, worst
 from rmcvi.checks.report import Sheet
+from rmcvi.checks.tools import (
+    close,
+    default_dtype,
+    keys,
+    paths,
+    quick_jit,
+    sample_excess,
+    shown,
+    worst,
+)
 
 NUM_DRAWS = 4000
 """Standard errors of 1.6 % of a deviation: errors of a tenth are found."""

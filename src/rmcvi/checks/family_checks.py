@@ -8,17 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from rmcvi.checks.compile import keys, quick_jit
 from rmcvi.checks.distribution import check_distribution
-from rmcvi.checks.numbers import (
+from rmcvi.checks.report import Report, Sheet, call
+from rmcvi.checks.tools import (
+    ABSURD,
     changed_structure,
+    keys,
     not_arrays,
     not_finite,
     paths,
+    quick_jit,
+    simulated,
     trees_close,
+    with_gaps,
 )
-from rmcvi.checks.report import Report, Sheet, call
-from rmcvi.checks.stream import ABSURD, simulated, with_gaps
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import AbstractFamily

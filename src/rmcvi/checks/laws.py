@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from rmcvi.checks.compile import keys, normal, quick_jit
 from rmcvi.checks.report import call
+from rmcvi.checks.tools import keys, normal, quick_jit
 from rmcvi.core.inputs import Inputs
 
 LAWS = ("initial", "transition", "emission")

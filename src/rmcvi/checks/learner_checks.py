@@ -11,18 +11,19 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from rmcvi.checks.compile import keys
-from rmcvi.checks.numbers import (
+from rmcvi.checks.report import HINT, SKIPPED, Report, Sheet, call
+from rmcvi.checks.tools import (
+    ABSURD,
     changed_structure,
     close,
     different_leaf,
+    keys,
     not_arrays,
     raw,
     shown,
     trees_close,
+    wandering,
 )
-from rmcvi.checks.report import HINT, SKIPPED, Report, Sheet, call
-from rmcvi.checks.stream import ABSURD, wandering
 from rmcvi.contract import AbstractLearner
 from rmcvi.learners import CheckpointError, load, save, scan
 

@@ -14,10 +14,9 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from rmcvi.checks.agreement import bounded, discrete
-from rmcvi.checks.compile import quick_jit
 from rmcvi.checks.laws import Seen, log_density, probe
-from rmcvi.checks.numbers import close, not_finite, shown
 from rmcvi.checks.report import SKIPPED, call
+from rmcvi.checks.tools import close, not_finite, quick_jit, shown
 from rmcvi.core.inputs import Inputs
 
 GRID = np.linspace(-12.0, 12.0, 801)

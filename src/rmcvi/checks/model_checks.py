@@ -6,12 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from rmcvi.checks import agreement, missing, signature, transforms
-from rmcvi.checks import gaussian as gaussian_checks
-from rmcvi.checks.compile import normal
+from rmcvi.checks import agreement, missing, signature
 from rmcvi.checks.laws import DENSITY, LAWS, NUM_POINTS, SAMPLER, Seen, look, probes
-from rmcvi.checks.numbers import paths
 from rmcvi.checks.report import Report, Sheet
+from rmcvi.checks.tools import normal, paths
 from rmcvi.models import AbstractGaussianModel
 
 FINITE = "{}: finite at its own draws"
@@ -47,7 +45,7 @@ def model(model: Any, *, trained: Any = eqx.is_inexact_array, seed: int = 0) -> 
     _check_missing(sheet, model, trained, seen)
     for law in LAWS:
         _check_transforms(sheet, model, law, seen)
-    sheet.check("float32", lambda: transforms.in_float32(model, seen), _draws(seen))
+    sheet.check("float32", lambda: signature.in_float32(model, seen), _draws(seen))
     _check_fast_paths(sheet, model, seen, seed)
     return sheet.report()
 
@@ -111,13 +109,13 @@ def _check_missing(sheet: Sheet, model: Any, trained: Any, seen: dict[str, Seen]
 
 def _check_transforms(sheet: Sheet, model: Any, law: str, seen: dict[str, Seen]) -> None:
     numbers, needs = f"{law}: plain calls", [FINITE.format(law)]
-    found: Any = sheet.compute(numbers, lambda: transforms.plain(model, law, seen[law]), needs)
+    found: Any = sheet.compute(numbers, lambda: signature.plain(model, law, seen[law]), needs)
     for name, fast in ((SAMPLER[law], "draws"), (DENSITY[law], "log_prob")):
         pure = f"pure: {name}"
-        sheet.check(pure, lambda n=name: transforms.pure(n, found[n]), [numbers])
+        sheet.check(pure, lambda n=name: signature.pure(n, found[n]), [numbers])
         sheet.check(
             f"jit and vmap: {name}",
-            lambda n=name, f=fast: transforms.same_under_jit(
+            lambda n=name, f=fast: signature.same_under_jit(
                 n, found[n][0], getattr(seen[law], f)[0, 0]
             ),
             [pure],
@@ -133,17 +131,15 @@ def _check_fast_paths(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int
     def numbers():
         law, weight = seen["transition"], np.abs(normal(seed, 2, NUM_POINTS))
         x_prev, x, weight = map(jnp.asarray, (law.given, law.draws[:, 0], weight))
-        return gaussian_checks.account(model, x_prev, x, probes(model.dim_input), weight)
+        return agreement.account(model, x_prev, x, probes(model.dim_input), weight)
 
     needs, account = [f"shape of {name}" for name in names], "transition: its own account"
     said: Any = sheet.compute(account, numbers, [*needs, FINITE.format("transition")])
     if gaussian:
         sheet.check(
             "transition_mean and transition_scale are the sampler's",
-            lambda: gaussian_checks.moments(said, seen["transition"]),
+            lambda: agreement.moments(said, seen["transition"]),
             [account],
         )
-        sheet.check("transition_jacobian", lambda: gaussian_checks.jacobian(said), [account])
-    sheet.check(
-        "all pairs at once = one by one", lambda: gaussian_checks.fast_paths(said), [account]
-    )
+        sheet.check("transition_jacobian", lambda: agreement.jacobian(said), [account])
+    sheet.check("all pairs at once = one by one", lambda: agreement.fast_paths(said), [account])

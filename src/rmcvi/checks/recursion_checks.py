@@ -11,21 +11,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from rmcvi.checks.compile import keys, quick_jit
-from rmcvi.checks.numbers import (
+from rmcvi.checks.report import HINT, Report, Sheet, call
+from rmcvi.checks.tools import (
+    ABSURD,
     changed_structure,
     close,
     different_leaf,
+    keys,
     not_arrays,
     not_finite,
     paths,
+    quick_jit,
     rounding,
     sample_excess,
     shown,
+    simulated,
+    with_gaps,
     worst,
 )
-from rmcvi.checks.report import HINT, Report, Sheet, call
-from rmcvi.checks.stream import ABSURD, simulated, with_gaps
 from rmcvi.contract import AbstractRecursion, Result, Trainable
 from rmcvi.core.inputs import Inputs
 

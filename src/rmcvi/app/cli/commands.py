@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rmcvi.app.run.refusal import Refusal
-from rmcvi.app.run.speech import open_closed_streams, printable, say, silence
+from rmcvi.app.run.speech import Refusal, open_closed_streams, printable, say, silence
 from rmcvi.version import __version__
 
 COMMANDS = {
@@ -24,13 +23,13 @@ COMMANDS = {
     "resume": "Go on with a run where it stopped, however it did.",
     "forecast": "Forecast the next rows.",
     "smooth": "Estimate the last rows again, given all up to now.",
-    "report": "Write the page about a run anew.",
+    "report": "Write the report of a run again.",
     "inspect": "Say how well a run predicts and what it has learned.",
     "verify": "Check that a run directory is whole.",
     "doctor": "Look for what is wrong with a file.",
-    "simulate": "Write a stream whose truth is known.",
+    "simulate": "Write a simulated stream, with gaps and failures if asked.",
     "bench": "Measure speed.",
-    "reproduce": "Run an experiment of the paper.",
+    "reproduce": "Run an experiment of the paper, or check it.",
 }
 """Commands in the order in which a newcomer meets them, in the words of `rmcvi --help`."""
 ABOVE = {"bench": "rmcvi.lab.bench.command", "reproduce": "rmcvi.lab.reproduce.command"}
@@ -56,9 +55,8 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     name="rmcvi",
-    no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # its help is plain text: rich would take longer to import than all else
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -71,9 +69,12 @@ def _load(name: str) -> Any:
         raise Refusal(f"jaxlib: {what}, expected another one")
     importlib.import_module(ABOVE.get(name, f"rmcvi.app.cli.{name}"))
     known = {info.callback.__name__: info for info in app.registered_commands if info.callback}
-    return typer.main.get_command_from_info(
+    command = typer.main.get_command_from_info(
         known[name], pretty_exceptions_short=True, rich_markup_mode="rich"
     )
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(part.split()) for part in paragraphs)  # broken anew
+    return command
 
 
 def _version(asked: bool) -> bool:
@@ -92,7 +93,7 @@ def root(
 ) -> None:
     """Learn state-space models online: from a file, a pipe or a growing log.
 
-    Try [bold]rmcvi demo[/bold], then [bold]rmcvi learn FILE --out DIR[/bold].
+    Try `rmcvi demo`, then `rmcvi learn FILE --out DIR`; `rmcvi COMMAND --help` has examples.
     """
     del debug, version
 
@@ -113,7 +114,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     debug = "--debug" in words
     try:
-        status = app([w for w in words if w != "--debug"], "rmcvi", standalone_mode=False)
+        plain = [word for word in words if word != "--debug"] or ["--help"]
+        status = app(plain, "rmcvi", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         if debug:

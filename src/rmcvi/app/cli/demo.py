@@ -10,10 +10,9 @@ import typer
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.learn import learn
 from rmcvi.app.cli.options import OpenReport, Quiet
-from rmcvi.app.cli.simulate import table
-from rmcvi.app.cli.streams import Failure, punch, rhythm
+from rmcvi.app.cli.simulate import Failure, punch, rhythm, table
 from rmcvi.app.run.directory import REPORT, RUN, check_free
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.core.files import replace
 
 NAMES = ["traffic", "ozone", "power [kW]", "flow [l/s]"]
@@ -36,7 +35,7 @@ def demo(
     open_report: OpenReport = False,
     quiet: Quiet = False,
 ) -> int:
-    """Simulate six weeks of hourly sensors, one of which freezes; learn them live; report.
+    """Simulate six weeks of hourly sensors, learn them row by row, and write a report.
 
     The stream has four columns with a daily and a weekly rhythm, gaps, and one sensor that
     repeats its value for forty hours.

@@ -27,12 +27,15 @@ rmcvi doctor air.csv && rmcvi learn air.csv --out air.run
 @app.command(epilog=EXAMPLES)
 def doctor(
     source: Annotated[str, typer.Argument(help="As for `rmcvi learn`.")],
-    columns: Annotated[list[str] | None, typer.Option("--columns", "-c", help="Which.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to look at (all)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> int:
-    """Look for gaps, stuck sensors, codes for missing values, disorder in time, constant columns.
+    """Look for gaps, stuck sensors, codes for missing values, times out of order, constant columns.
 
-    The exit status is 0 if there is nothing to do about the data, else 1.
+    The exit status is 0 if nothing needs to be done about the data, else 1.
     """
     found = diagnose(source, columns=listed(columns) or None)
     if as_json:

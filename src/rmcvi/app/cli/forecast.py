@@ -7,12 +7,10 @@ import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel, a_level, one_of
-from rmcvi.app.cli.table import SHAPES, write_rows
-from rmcvi.app.run.ahead import next_times
-from rmcvi.app.run.output import moment
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.directory import Opened
+from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Schema, read
 
 EXAMPLES = """
@@ -29,26 +27,26 @@ rmcvi forecast air.run --horizon 24 --inputs-file weather-forecast.csv
 @app.command(epilog=EXAMPLES)
 def forecast(
     directory: RunDirectory,
-    horizon: Annotated[int, typer.Option(help="Rows to look ahead.", min=1)] = 24,
+    horizon: Annotated[int, typer.Option(help="Rows to forecast.", min=1)] = 24,
     level: Annotated[
-        float | None, typer.Option(help="Probability of the intervals (the run's).")
+        float | None, typer.Option(help="Probability that a value is in its band (the run's).")
     ] = None,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
     inputs_file: Annotated[
-        Path | None, typer.Option(help="The inputs of the next rows, one row each.")
+        Path | None, typer.Option(help="File with the inputs of the next rows.")
     ] = None,
     model: SameModel = None,
 ) -> None:
     """Forecast the rows after the last one that was learned from.
 
     Times go on by the usual step, months by the calendar. Calendar inputs are computed; others come
-    from a file.
+    from --inputs-file.
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory, model)
     plan = run.plan
     level = a_level(plan.level if level is None else level)
-    times = next_times(Schema.from_json(plan.schema), run.last_time, horizon)
+    times = Schema.from_json(plan.schema).next_times(run.last_time, horizon)
     known = _known(run, times, inputs_file)
     try:
         ahead = run.live.forecast(horizon, known, level=level)

@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel
+from rmcvi.app.run.directory import Opened
 from rmcvi.app.run.progress import print_summary
 from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable
@@ -29,7 +29,7 @@ SHOWN = 60
 @app.command(epilog=EXAMPLES)
 def inspect(
     directory: RunDirectory,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     model: SameModel = None,
 ) -> None:
     """Say what a run is, how well it predicts and what it has learned."""

@@ -22,11 +22,10 @@ from rmcvi.app.cli.options import (
 )
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
-from rmcvi.app.run.engine import Engine
+from rmcvi.app.run.engine import Engine, Stopper
 from rmcvi.app.run.plan import POLL, Plan, make_plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.signals import Stopper
-from rmcvi.app.sources import Stream, read
+from rmcvi.app.sources import Pace, Stream, read
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -57,43 +56,52 @@ def learn(
         ),
     ],
     out: Annotated[
-        str | None, typer.Option(help="Run directory; - for none (rows to standard output).")
+        str | None, typer.Option(help="Run directory; - for none: rows go to standard output.")
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--columns", "-c", help="Observed columns (all numeric).")
+        list[str] | None,
+        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to learn (all numeric)."),
     ] = None,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-u", help="Columns known beforehand.")
+        list[str] | None,
+        typer.Option("--input", "-u", metavar="NAMES", help="Columns known ahead of time."),
     ] = None,
     calendar: Annotated[
-        list[str] | None, typer.Option(help="Calendar inputs: hour, week, month, year.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Inputs from the calendar: hour, week, month, year."),
     ] = None,
     time: Annotated[
-        list[str] | None, typer.Option(help="Time column, or date and clock; 'none' for none.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Time column, or date and clock; 'none' for none."),
     ] = None,
     season: Annotated[
         list[str] | None,
-        typer.Option(help="Rows in a season, such as 12 or 24,168; 'none' for none."),
+        typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
     ] = None,
     model: Annotated[
-        str, typer.Option(help="A name (see below), my.toml, or my_module:make.")
+        str, typer.Option(help="A name from the list above, my.toml, or my_module:make.")
     ] = "seasonal",
     level: Level = 0.9,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.", min=0)] = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more rows.")] = False,
-    delimiter: Annotated[str | None, typer.Option(help="Between cells; 'tab' for one.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="At the end, wait for more rows.")
+    ] = False,
+    delimiter: Annotated[
+        str | None, typer.Option(help="What stands between cells; 'tab' for a tab.")
+    ] = None,
     missing: Annotated[
-        list[str] | None, typer.Option(help="Numbers and words for a missing value.")
+        list[str] | None,
+        typer.Option(metavar="VALUES", help="What means a missing value, such as -999,broken."),
     ] = None,
     on_bad_row: Annotated[
-        str, typer.Option(help="error (stop), skip (leave it out) or missing (what is bad).")
+        str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")
     ] = "error",
     checkpoint_every: Annotated[int, typer.Option(help="Rows between checkpoints.", min=1)] = 500,
-    limit: Annotated[int | None, typer.Option(help="Stop after so many rows.", min=1)] = None,
-    force: Annotated[bool, typer.Option(help="Replace a run that is there already.")] = False,
+    limit: Annotated[int | None, typer.Option(help="Stop after this many rows.", min=1)] = None,
+    force: Annotated[bool, typer.Option(help="Replace the run that is there.")] = False,
     quiet: Quiet = False,
     no_report: NoReport = False,
     open_report: OpenReport = False,
@@ -119,8 +127,7 @@ def learn(
         sentinels=[_code(v) for v in listed(missing)] or None,
         on_bad_row=bad or "error",
         follow=follow and source != "-",
-        stop=stopper.asked,
-        poll=POLL,
+        pace=Pace(stopper.asked, poll=POLL),
     )
     plan = make_plan(
         source,

@@ -6,17 +6,19 @@ from typing import Annotated
 import typer
 
 from rmcvi.app.run.output import FORMATS
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.core.checks import check_option
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 SameModel = Annotated[
-    str | None, typer.Option("--model", help="The run's my_module:make, to allow its code to run.")
+    str | None, typer.Option("--model", help="The run's my_module:make again, to allow its code.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on standard error.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
 OpenReport = Annotated[bool, typer.Option("--open", help="Open the report in a browser.")]
-Level = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.0, max=1.0)]
+Level = Annotated[
+    float, typer.Option(help="Probability that a value is in its band.", min=0.0, max=1.0)
+]
 BAD_ROWS = ("error", "skip", "missing")
 
 

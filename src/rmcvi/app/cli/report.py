@@ -8,7 +8,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import OpenReport, RunDirectory
 from rmcvi.app.run.directory import Directory
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.learners import Live
 
 EXAMPLES = """
@@ -22,7 +22,7 @@ rmcvi report air.run --open
 
 @app.command(epilog=EXAMPLES)
 def report(directory: RunDirectory, open_report: OpenReport = False) -> None:
-    """Write report.html anew and print its path; it works while the run goes on."""
+    """Write report.html again and print its path; this works while the run goes on."""
     Directory.open(directory)
     try:
         path = make(directory, Progress(quiet=True), open_report)

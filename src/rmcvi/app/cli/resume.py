@@ -22,11 +22,11 @@ from rmcvi.app.cli.options import (
     row_format,
 )
 from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept
+from rmcvi.app.run.engine import Stopper
 from rmcvi.app.run.output import csv_line
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.refusal import Refusal
-from rmcvi.app.run.signals import Stopper
+from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Changed, Position
 
 EXAMPLES = """
@@ -48,13 +48,17 @@ def resume(
     new_rows: Annotated[
         bool, typer.Option("--continue", help="Standard input holds new rows only.")
     ] = False,
-    follow: Annotated[bool | None, typer.Option(help="Wait for more rows, or do not.")] = None,
-    on_bad_row: Annotated[str | None, typer.Option(help="error, skip or missing.")] = None,
+    follow: Annotated[
+        bool | None, typer.Option(help="Wait for more rows, or do not (as before).")
+    ] = None,
+    on_bad_row: Annotated[
+        str | None, typer.Option(help="error, skip or missing (as before).")
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="Stop after so many rows, the earlier ones counted.", min=1)
+        int | None, typer.Option(help="Stop after this many rows, earlier ones included.", min=1)
     ] = None,
     quiet: Quiet = False,
     no_report: NoReport = False,

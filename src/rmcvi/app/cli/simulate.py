@@ -1,5 +1,6 @@
 """`rmcvi simulate`: a stream whose truth is known, to try things out."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,10 @@ import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.streams import Failure, punch, rhythm
+from rmcvi.app.cli.options import one_of
 from rmcvi.app.run import settings, zoo
 from rmcvi.app.run.output import csv_line, to_stdout
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.models import simulate as draw
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -25,25 +26,26 @@ rmcvi simulate chaotic-rnn --rows 5000 --columns 3 --missing 0.05 --out chaos.cs
 
 rmcvi simulate seasonal --fail y2:300:60:freeze | rmcvi learn - --format csv
 """
+KINDS = ("freeze", "zero", "noise", "drift", "spikes", "gone")
 
 
 @app.command(epilog=EXAMPLES)
 def simulate(
     model: Annotated[str, typer.Argument(help="A name as for `rmcvi learn`, or my.toml.")],
-    rows: Annotated[int, typer.Option(help="How many.", min=1)] = 1000,
+    rows: Annotated[int, typer.Option(help="How many rows.", min=1)] = 1000,
     columns: Annotated[int, typer.Option(help="How many observed columns.", min=1)] = 3,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.", min=0)] = 0,
-    missing: Annotated[float, typer.Option(help="Share of missing values.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
+    missing: Annotated[float, typer.Option(help="Share of values to leave out.")] = 0.0,
     fail: Annotated[
         list[str] | None,
         typer.Option(help="COLUMN:START:LENGTH:KIND; freeze, zero, noise, drift, spikes or gone."),
     ] = None,
     states: Annotated[bool, typer.Option("--states", help="Add the hidden states.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A file (standard output).")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (standard output).")] = None,
 ) -> None:
     """Simulate an hourly stream and write it as CSV: time, y1, y2, ...
 
-    seasonal is a daily and weekly rhythm; the other models draw from themselves.
+    The model seasonal has a daily and a weekly rhythm; any other is simulated as it is.
     """
     if not 0.0 <= missing < 1.0:
         raise Refusal(f"--missing: got {missing:g}, expected a share of at least 0 and below 1")
@@ -86,3 +88,75 @@ def _draw(model: str, rows: int, columns: int, seed: int) -> tuple[np.ndarray, n
         raise Refusal(f"model {config.model!r}: {error}") from None
     xs, ys = draw(law, jax.random.key(seed), rows)
     return np.array(xs, float), np.array(ys, float)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """`length` rows from `start` on (counted from 1) in which a column's sensor fails."""
+
+    column: str
+    start: int
+    length: int
+    kind: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Failure":
+        """COLUMN:START:LENGTH:KIND."""
+        parts = text.rsplit(":", 3)
+        numbers = [p for p in parts[1:3] if p.isdecimal() and int(p) > 0]
+        if len(parts) != 4 or len(numbers) != 2:
+            expected = "COLUMN:START:LENGTH:KIND, such as y1:200:50:freeze"
+            raise Refusal(f"--fail: got {text!r}, expected {expected}")
+        kind = one_of("--fail", parts[3], KINDS) or "freeze"
+        return cls(parts[0], int(numbers[0]), int(numbers[1]), kind)
+
+    def apply(self, values: np.ndarray, names: list[str], rng: np.random.Generator) -> None:
+        """Change the rows in place."""
+        name = one_of("--fail", self.column, tuple(names))
+        column = values[:, names.index(name or "")]
+        rows = column[self.start - 1 : self.start - 1 + self.length]
+        spread = float(np.nanstd(column))
+        noise = rng.standard_normal(len(rows))
+        match self.kind:
+            case "freeze":
+                rows[:] = rows[:1]
+            case "zero":
+                rows[:] = 0.0
+            case "gone":
+                rows[:] = np.nan
+            case "noise":
+                rows += 3.0 * spread * noise
+            case "drift":
+                rows += spread * np.linspace(0.0, 4.0, len(rows))
+            case _:
+                rows += np.where(rng.random(len(rows)) < 0.1, 8.0 * spread * np.sign(noise), 0.0)
+
+
+def rhythm(rows: int, columns: int, seed: int, day: int = 24) -> np.ndarray:
+    """Hours of correlated columns with a daily and a weekly rhythm around their own levels."""
+    rng = np.random.default_rng(seed)
+    hours = np.arange(rows)
+    hour, weekend = hours % day, (hours // day) % 7 >= 5
+    common, own = np.zeros(rows), np.zeros((rows, columns))
+    for t in range(1, rows):
+        common[t] = 0.9 * common[t - 1] + 0.2 * rng.standard_normal()
+        own[t] = 0.8 * own[t - 1] + 0.15 * rng.standard_normal(columns)
+    phase = 2.0 * np.pi * (hour[:, None] - np.linspace(6.0, 10.0, columns)[None]) / day
+    size = np.where(weekend, 0.5, 1.0)[:, None]
+    wave = size * (np.sin(phase) + 0.4 * np.sin(2.0 * phase))
+    shares = np.linspace(0.9, 0.4, columns)[None]
+    level, scale = 10.0 * 3.0 ** np.arange(columns), 2.0 * 3.0 ** np.arange(columns)
+    return level[None] + scale[None] * (wave + shares * common[:, None] + own)
+
+
+def punch(values: np.ndarray, share: float, rng: np.random.Generator) -> None:
+    """Make a share of the values missing, in gaps of one to ten rows."""
+    if share <= 0.0:
+        return
+    rows, columns = values.shape
+    for column in range(columns):
+        wanted = round(share * rows)
+        while wanted > int(np.isnan(values[:, column]).sum()):
+            lacking = wanted - int(np.isnan(values[:, column]).sum())
+            start = int(rng.integers(rows))
+            values[start : start + min(lacking, int(rng.integers(1, 11))), column] = np.nan

@@ -7,12 +7,10 @@ import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.open import Opened
 from rmcvi.app.cli.options import RunDirectory, SameModel, one_of
-from rmcvi.app.cli.table import SHAPES, write_rows
-from rmcvi.app.run.directory import ESTIMATES
-from rmcvi.app.run.output import moment
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.directory import ESTIMATES, Opened
+from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.speech import Refusal
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -30,18 +28,18 @@ Rows = tuple[list[str], list[list[Any]]]
 def smooth(
     directory: RunDirectory,
     lag: Annotated[
-        int | None, typer.Option(help="Rows to look back (as far as the learner can).", min=0)
+        int | None, typer.Option(help="Rows to look back (all that are kept).", min=0)
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--all", help="The whole source, read again (models with a state).")
+        bool, typer.Option("--all", help="Hidden states of all rows; reads the source again.")
     ] = False,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
     model: SameModel = None,
 ) -> None:
     """Estimate the last rows again, given all rows up to now.
 
-    Values that were seen are shown as they are, the others by their posterior; so is the hidden
-    state of models that have one.
+    Values that came are shown as they are, missing ones as they are estimated, each with its band.
+    Models with a hidden state show that, too.
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory, model)

@@ -18,8 +18,7 @@ from rmcvi.app.run.directory import (
 )
 from rmcvi.app.run.estimates import Field, pairs, state_names
 from rmcvi.app.run.plan import Plan
-from rmcvi.app.run.refusal import Refusal
-from rmcvi.app.run.speech import printable
+from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.app.sources import DataError, Position
 from rmcvi.learners import CheckpointError
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rmcvi.app.run.ahead import next_times
 from rmcvi.app.run.directory import Directory
 from rmcvi.app.run.estimates import Run
 from rmcvi.app.run.plan import Plan
@@ -62,9 +61,8 @@ def _forecast(folder: Path, run: Run, live: Live | None) -> Forecast | str:
         live = plan.live()
         kept.load(live)
     horizon = plan.options.get("season", [None])[0] or USUAL
-    schema, source = Schema.from_json(plan.schema), kept.extra["source"]
-    clock = None if source is None else source["clock"]
-    inputs = _inputs(plan, next_times(schema, clock, behind + horizon))
+    schema = Schema.from_json(plan.schema)
+    inputs = _inputs(plan, schema.next_times(kept.last_time, behind + horizon))
     ahead = live.forecast(behind + horizon, inputs, level=run.level)
     mean, low, high = (np.stack(part)[behind:] for part in (ahead.mean, ahead.low, ahead.high))
     if not np.isfinite([mean, low, high]).any():
@@ -77,7 +75,7 @@ def _times(schema: Schema, run: Run, horizon: int) -> np.ndarray | None:
     """The times of the next rows, if those of the run are shown."""
     if run.time is None:
         return None
-    times = [time for time in next_times(schema, float(run.time[-1]), horizon) if time is not None]
+    times = [time for time in schema.next_times(float(run.time[-1]), horizon) if time is not None]
     if not times:
         raise ValueError("the usual step between two rows is not known")
     return np.array(times)

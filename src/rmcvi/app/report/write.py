@@ -1,6 +1,9 @@
 """`report.html` of a run directory: one page that holds all it shows."""
 
+import json
+import math
 import os
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -9,15 +12,10 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from rmcvi.app.report import words
-from rmcvi.app.report.alarms import Episode, episodes
+from rmcvi.app.report.calibration import calibrate, histogram, reliability
 from rmcvi.app.report.content import PARAMETERS, STATES, content
-from rmcvi.app.report.curves import calibrate
 from rmcvi.app.report.forecast import Forecast, forecast
-from rmcvi.app.report.scores import Scores, score, summarise
-from rmcvi.app.report.summary import refresh
-from rmcvi.app.report.svg import histogram, reliability
-from rmcvi.app.report.thin import thin
+from rmcvi.app.report.scores import Episode, Scores, episodes, refresh, score, summarise, thin
 from rmcvi.app.run.estimates import Run
 from rmcvi.app.run.reading import read
 from rmcvi.core.files import replace
@@ -27,17 +25,9 @@ LIMIT = 9_500_000
 """Characters of packed data that a page may hold before its rows are thinned."""
 EPISODES = 200
 """Alarms that are listed one by one."""
-SCRIPTS = (
-    "data.js",
-    "axis.js",
-    "pixels.js",
-    "parts.js",
-    "chart.js",
-    "view.js",
-    "hands.js",
-    "charts.js",
-)
+SCRIPTS = ("data.js", "axis.js", "parts.js", "chart.js", "view.js", "charts.js")
 """Ours, in the order in which they need each other; the charts are drawn by uPlot in `vendor`."""
+NOTHING = "\u2013"
 
 
 def write(directory: str | os.PathLike[str], live: Live | None = None) -> Path:
@@ -118,21 +108,9 @@ def _library() -> str:
 def environment() -> jinja2.Environment:
     """Templates of ours; whatever they are given is escaped."""
     loader = jinja2.PackageLoader("rmcvi.app.report", "templates")
-    made = jinja2.Environment(
-        loader=loader,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "number": words.number,
-        "percent": words.percent,
-        "change": words.change,
-        "duration": words.duration,
-        "moment": words.moment,
-        "settings": words.settings,
-        "cell": words.cell,
-    }
+    made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    ours = (number, percent, change, duration, moment, settings, cell)
+    made.filters |= {function.__name__: function for function in ours}
     return made
 
 
@@ -143,6 +121,63 @@ def asset(name: str, folder: str = "templates") -> str:
 
 def _described(run: Run, episode: Episode) -> dict[str, Any]:
     ends = [episode.first, episode.last]
-    times = None if run.time is None else [words.moment(run.time[i]) for i in ends]
+    times = None if run.time is None else [moment(run.time[i]) for i in ends]
     rows = [int(run.row[i]) for i in ends]
     return {"sentence": episode.sentence, "ends": rows, "times": times, "rows": episode.rows}
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number to some significant digits; a dash if there is none."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NOTHING
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e6):
+        return f"{int(value):,}".replace(",", "\u202f")
+    return f"{value:.{digits}g}".replace("-", "\u2212")
+
+
+def percent(value: Any, digits: int = 1) -> str:
+    """A share as per cent; a dash if there is none."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NOTHING
+    return f"{100 * value:.{digits}f} %".replace("-", "\u2212").replace(" ", "\u202f")
+
+
+def change(value: Any) -> str:
+    """A relative difference as per cent with its sign."""
+    return ("+" if isinstance(value, float) and value > 0 else "") + percent(value)
+
+
+def duration(seconds: Any) -> str:
+    """Seconds as people say them; a dash if unknown."""
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def moment(seconds: float) -> str:
+    """A time to the second, or to the minute if it is a full one."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M")
+
+
+def settings(given: Any) -> list[tuple[str, str]]:
+    """Names and values of a (nested) dictionary, one line each."""
+    lines: list[tuple[str, str]] = []
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if isinstance(value, dict):
+            lines += [(f"{name}.{inner}", text) for inner, text in settings(value)]
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines.append((str(name), text))
+    return lines
+
+
+def cell(value: Any) -> str:
+    """A table's cell: words as they are, numbers short, a pair as number and standard error."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return f"{number(value[0])} \u00b1 {number(value[1], 2)}"
+    return value if isinstance(value, str) else number(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcvi.app.run.plan import FORMATS, Plan
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.core.files import replace, sweep, to_json
 from rmcvi.learners import CheckpointError, Live, peek
 
@@ -37,6 +37,12 @@ class Kept:
     extra: dict[str, Any]
     remark: str | None = None
     """A sentence if it is not the newest that was written."""
+
+    @property
+    def last_time(self) -> float | None:
+        """The time of the last row."""
+        source = self.extra["source"]
+        return None if source is None else source["clock"]
 
     def load(self, live: Live) -> None:
         """Give the learner its state."""
@@ -222,3 +228,34 @@ def _keep(current: Path, previous: Path) -> None:
         os.replace(spare, previous)
     except OSError:
         os.replace(current, previous)
+
+
+class Opened:
+    """A run as it stands, for questions: directory, plan, learner, and what it remembers."""
+
+    def __init__(self, path: Path, model: str | None = None):
+        self.directory, plan = Directory.open(path)
+        self.plan = plan.trusted(model)
+        newest = self.directory.last()
+        if newest.remark:
+            say(printable(newest.remark))
+        self.kept, self.last_time = newest.extra, newest.last_time
+        self.live: Live = self.plan.live()
+        newest.load(self.live)
+        self.rows: int = self.kept["rows"]
+        if not self.rows:
+            raise Refusal(f"{path}: has learned from no row yet")
+
+    def last_lines(self, count: int) -> list[str]:
+        """The last rows of the estimates that belong to the checkpoint."""
+        length = self.kept["bytes"][ESTIMATES]
+        block = 1 << 16
+        with open(self.directory.path / ESTIMATES, "rb") as file:
+            start, data = length, b""
+            while start and data.count(b"\n") <= count:
+                step = min(block, start)
+                start -= step
+                file.seek(start)
+                data = file.read(step) + data
+                block *= 2
+        return data.decode().splitlines()[-count:]

@@ -1,4 +1,4 @@
-"""The loop: read a row, learn from it, write the estimates, remember where we are.
+"""The loop: read a row, learn from it, write the estimates, remember where we are, stop when asked.
 
 The checkpoint holds the learner, the place in the source and the lengths of the output files, which
 are on disk before it is. Whatever comes after it is cut off and done again: the same rows by the
@@ -6,9 +6,11 @@ same program give the same bytes.
 """
 
 import copy
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from types import FrameType
 from typing import Any
 
 from rmcvi.app.run.directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SUMMARY, Directory
@@ -16,16 +18,71 @@ from rmcvi.app.run.output import Appended, Lines, moment, to_stdout
 from rmcvi.app.run.plan import Plan, anchored
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.scores import RunningScores
-from rmcvi.app.run.signals import Interrupted, Stopper
 from rmcvi.app.sources import Counts, DataError, Observation, Position, Stream
 from rmcvi.core.files import to_json
 from rmcvi.learners import Live
 
+ASKED = (signal.SIGINT, signal.SIGTERM)
+AGAIN = 0.1
+"""Seconds after which we look whether a wait began just as we were asked, and end it."""
 PARAMETERS_EVERY = 50
 PATIENCE = 30.0
 """Seconds after which a checkpoint is due, however few the rows."""
 SHARE = 20.0
 """A checkpoint may take one part in so many of the time."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised while we wait for a row, or if we are asked twice."""
+
+
+class Stopper:
+    """Catches SIGINT and SIGTERM within a `with` block, so that a row is finished first.
+
+    After the second one nothing is waited for; more are ignored.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self.waiting = False
+        self._times = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stopper":
+        try:
+            self._before = {number: signal.signal(number, self._ask) for number in ASKED}
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._look)
+        except ValueError:
+            self._before = {}  # not the main thread: signals are not ours
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def asked(self) -> bool:
+        """Whether to stop."""
+        return self.signal != 0
+
+    @property
+    def status(self) -> int:
+        """Exit status: 128 and the signal's number, 0 without one."""
+        return 128 + self.signal if self.signal else 0
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._times += 1
+        self.signal = number
+        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
+        if self._times == 2 or (self._times == 1 and self.waiting):
+            raise Interrupted
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self.waiting:
+            raise Interrupted
 
 
 class Engine:

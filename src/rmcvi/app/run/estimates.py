@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 
 INTEGER, TIME, TEXTS, VALUE, NUMBER = "integer", "time", "texts", "value", "number"
 """A count; a date or a number; sentences; a number as it came; a number of nine digits."""

@@ -1,6 +1,7 @@
 """What a run is, as plain values: enough to begin it, and to go on with it elsewhere."""
 
 import os
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rmcvi.app.run import zoo
 from rmcvi.app.run.estimates import FIELDS, FIRST_FIELDS, Field, field_names, fields_of
-from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.season import Season, choose_season
-from rmcvi.app.run.units import unit_of
+from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import (
     Observation,
+    Pace,
     Position,
     Schema,
     Stream,
@@ -34,6 +35,15 @@ POLL = 0.1
 FORMAT = 2
 """Of `run.json`: 2 names the fields of a line of `estimates.jsonl`, 1 (of 0.1) does not."""
 FORMATS = (1, FORMAT)
+_UNITS = """
+°C °F C F K % %RH V mV kV A mA W kW MW Wh kWh MWh J kJ Pa hPa kPa bar mbar psi m mm cm km s ms min
+h m/s km/h mph l l/s l/min m3/h m³/h kg g mg t ppm ppb ug/m3 µg/m3 µg/m³ mg/m3 mg/m³ g/m3 g/m³ Hz
+kHz rpm dB lux lx N Nm W/m2 W/m² EUR USD
+"""
+_KNOWN = frozenset(_UNITS.split())
+"""Units that are taken for such in round brackets, too: 'flow (l/s)'."""
+_SQUARE = re.compile(r"\[([^\[\]]{1,16})\]\s*$")
+_ROUND = re.compile(r"\(([^()]{1,16})\)\s*$")
 
 
 class _Model(BaseModel):
@@ -128,8 +138,7 @@ class Plan:
             on_bad_row=self.options["on_bad_row"],
             after=after,
             follow=self.options["follow"] and self.source != "-",
-            stop=stop,
-            poll=POLL,
+            pace=Pace(stop, poll=POLL),
         )
 
     def trusted(self, model: str | None) -> "Plan":
@@ -246,3 +255,11 @@ def _output_names(columns: tuple[str, ...]) -> list[str]:
     if twice:
         raise Refusal(f"columns: got {twice[0]!r} twice in the output, expected other names")
     return names
+
+
+def unit_of(name: str) -> str | None:
+    """What stands in square brackets, or in round ones if it is a unit that is known."""
+    if match := _SQUARE.search(name):
+        return match[1].strip()
+    match = _ROUND.search(name)
+    return match[1].strip() if match and match[1].strip() in _KNOWN else None

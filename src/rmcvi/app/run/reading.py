@@ -14,7 +14,7 @@ import numpy as np
 
 from rmcvi.app.run.directory import ESTIMATES, PARAMETERS, read_about
 from rmcvi.app.run.estimates import FIELDS, TEXTS, TIME, Field, Run, field_names, state_names
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 
 _CHUNK = 4096
 """Rows that are turned into an array at a time: numbers as Python objects take five times more."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.core.remarks import PAUSE, WARM_UP, lost, remarks
 
 _SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square", "lost", "lost_at_end")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.core.checks import nearest
 
 LONGEST = 20_000

@@ -7,6 +7,10 @@ import unicodedata
 from typing import Any
 
 
+class Refusal(ValueError):
+    """One sentence that says what came and what was expected; the command ends with status 2."""
+
+
 def printable(text: object) -> str:
     """Text whose control characters (also those that turn its direction) are written out."""
     return "".join(map(_shown, str(text)))

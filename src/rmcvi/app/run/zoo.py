@@ -13,9 +13,9 @@ import jax.numpy as jnp
 
 import rmcvi.families as families
 import rmcvi.models as models
-from rmcvi.app.run.refusal import Refusal
 from rmcvi.app.run.season import Season
 from rmcvi.app.run.settings import ZOO, Config, Family, from_toml, named, validated
+from rmcvi.app.run.speech import Refusal
 from rmcvi.contract import AbstractLearner
 from rmcvi.learners import OnlineEstimator
 from rmcvi.learners.seasonal import SeasonalLearner

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rmcvi.app.sources.times import utc
+from rmcvi.app.sources.cells import utc
 
 _LOSS = 0.05
 """Share of the rows beyond which leaving them out is no advice."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from rmcvi.app.sources.clock import Step, usual_step
 from rmcvi.app.sources.diagnosis import Diagnosis, Gap, Outliers, Stuck
 from rmcvi.app.sources.errors import DataError
 from rmcvi.app.sources.lines import Readable
 from rmcvi.app.sources.reader import Stream, read
 from rmcvi.app.sources.sentinels import table_sentinels
-from rmcvi.app.sources.step import Step, usual_step
 
 _FAR = 10.0
 _NORMAL = 1.4826

@@ -2,7 +2,9 @@
 
 import io
 import os
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rmcvi.app.sources.errors import DataError
@@ -10,6 +12,19 @@ from rmcvi.app.sources.lines import MAX_LINE, MAX_SAMPLE, Line, cut_line
 
 _WITNESS = 256
 """Bytes before our place that are compared when a file that rested has grown."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How to wait for a source that is not complete."""
+
+    stop: Callable[[], bool] = lambda: False
+    """Asked before each line of a followed file: whether to read no further."""
+    sleep: Callable[[float], None] = time.sleep
+    """How to wait, `poll` seconds at a time."""
+    poll: float = 0.5
+    patience: float = 2.0
+    """Seconds of silence after which a pipe's first rows are enough to look at."""
 
 
 class Tail:
@@ -86,39 +101,25 @@ class Tail:
             raise DataError(message) from None
 
 
-def follow_lines(
-    path: Path,
-    stop: Callable[[], bool],
-    sleep: Callable[[float], None],
-    offset: int = 0,
-    number: int = 0,
-    poll: float = 0.5,
-) -> Iterator[Line]:
-    """Lines of a growing file until `stop()` says so; `sleep(poll)` when there is none."""
+def follow_lines(path: Path, pace: Pace, offset: int = 0, number: int = 0) -> Iterator[Line]:
+    """Lines of a growing file until `pace` says stop."""
     tail = Tail(path, offset, number)
     try:
-        while not stop():
+        while not pace.stop():
             line = tail.poll()
             if line is None:
-                sleep(poll)
+                pace.sleep(pace.poll)
             else:
                 yield line
     finally:
         tail.close()
 
 
-def first_lines(
-    path: Path,
-    count: int,
-    stop: Callable[[], bool],
-    sleep: Callable[[float], None],
-    least: int = 3,
-    poll: float = 0.5,
-) -> list[Line]:
+def first_lines(path: Path, count: int, pace: Pace, least: int = 3) -> list[Line]:
     """Up to `count` lines that a growing file has now; at least `least` are waited for."""
     tail, lines, size = Tail(path), [], 0
     try:
-        while len(lines) < count and size < MAX_SAMPLE and not stop():
+        while len(lines) < count and size < MAX_SAMPLE and not pace.stop():
             line = tail.poll()
             if line is not None:
                 lines.append(line)
@@ -126,7 +127,7 @@ def first_lines(
             elif len(lines) >= least:
                 break
             else:
-                sleep(poll)
+                pace.sleep(pace.poll)
     finally:
         tail.close()
     return lines

@@ -1,16 +1,48 @@
 """A stream is an iterable of observations: y_t (NaN = missing), inputs u_t, step length dt_t."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmcvi.app.sources.errors import DataError
-from rmcvi.app.sources.fingerprint import Fingerprint
 
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a source looked like when it had been read up to a place."""
+
+    start: int
+    """Where the digest begins, in the units of `Position.offset`."""
+    line: int
+    """Lines before that."""
+    digest: str
+    size: int = 0
+    """Bytes at the top that `head` covers."""
+    head: str = ""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Names and sizes of the parts before this one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> "Fingerprint":
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        known = cls(**plain)
+        counts = (known.start, known.line, known.size, *known.parts.values())
+        if not all(isinstance(n, int) and n >= 0 for n in counts):
+            raise ValueError(counts)
+        return known
 
 
 def _nothing() -> Vector:

@@ -4,9 +4,9 @@ import contextlib
 import itertools
 import os
 import sys
-import time as _time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ import numpy as np
 
 from rmcvi.app.sources.clock import FILL_LIMIT, GAPS, Clock
 from rmcvi.app.sources.errors import TEXT, Counts, DataError, Rejected, place
+from rmcvi.app.sources.follow import Pace
 from rmcvi.app.sources.lines import Readable
 from rmcvi.app.sources.observation import Observation, Position, Vector
 from rmcvi.app.sources.records import UNFINISHED, Record
 from rmcvi.app.sources.rows import Row, RowParser
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sniffer import Codes, Wishes
-from rmcvi.app.sources.source import FileSource, Pace, PipeSource, Source
+from rmcvi.app.sources.source import FileSource, PipeSource, Source
 from rmcvi.core.checks import check_int, check_option
 
 BAD_ROWS = ("error", "skip", "missing")
@@ -31,34 +32,40 @@ _REJECTED = 10_000
 """Rejected records that wait for who takes them away; `counts` counts all."""
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What becomes of bad rows and of gaps in time; the words are those of `read`."""
+
+    on_bad_row: str = "error"
+    gaps: str = "auto"
+    fill_limit: int = FILL_LIMIT
+
+    def __post_init__(self) -> None:
+        check_option("on_bad_row", self.on_bad_row, BAD_ROWS)
+        check_option("gaps", self.gaps, GAPS)
+        check_int("fill_limit", self.fill_limit, 0)
+
+
 class Stream:
-    """An iterable of observations with its `name`, `schema` and the `counts` of what it met.
+    """An iterable of observations with its `name`, `schema`, `rules` and `counts` of what it met.
 
     Bad records wait in `rejected` to be taken away (`popleft`), the oldest first.
     A file can be iterated again, from the same start; a pipe only once.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        schema: Schema,
-        on_bad_row: str,
-        gaps: str,
-        fill_limit: int,
-        after: Position | None,
-    ):
+    def __init__(self, source: Source, schema: Schema, rules: Rules, after: Position | None = None):
         self.name, self.schema, self.counts = source.name, schema, Counts()
         self.rejected: deque[Rejected] = deque(maxlen=_REJECTED)
-        self.on_bad_row, self.fill_limit = on_bad_row, fill_limit
-        self.gaps = ("rows" if schema.regular else "dt") if gaps == "auto" else gaps
-        self._source, self._after = source, after
+        if rules.gaps == "auto":
+            rules = replace(rules, gaps="rows" if schema.regular else "dt")
+        self.rules, self._source, self._after = rules, source, after
 
     def __iter__(self) -> Iterator[Observation]:
-        after, schema = self._after, self.schema
+        after, schema, limit = self._after, self.schema, self.rules.fill_limit
         start = after.clock if after else None
         allowance = after.allowance if after else None
-        allowance = self.fill_limit if allowance is None else allowance
-        clock = Clock(schema.usual, self.gaps, self.fill_limit, start, allowance)
+        allowance = limit if allowance is None else allowance
+        clock = Clock(schema.usual, self.rules.gaps, limit, start, allowance)
         held = np.zeros(len(schema.inputs))
         if after and after.held:
             held = np.array(after.held, float)
@@ -72,7 +79,7 @@ class Stream:
                 self.counts.filled += 1
                 yield self._filling(name, record, clock, held)
             dt = clock.tick(row.time)
-            self.counts.leaps += self.gaps == "rows" and dt > 1.5
+            self.counts.leaps += self.rules.gaps == "rows" and dt > 1.5
             absent = np.isnan(row.u)
             self.counts.held += int(absent.sum())
             held = np.where(absent, held, row.u)
@@ -84,7 +91,7 @@ class Stream:
     def head(self, count: int) -> list[Observation]:
         """The first rows, as far as they are there by now; nothing is waited for or used up."""
         source, rows = self._source.head(), []
-        first = Stream(source, self.schema, "missing", self.gaps, self.fill_limit, None)
+        first = Stream(source, self.schema, replace(self.rules, on_bad_row="missing"))
         with contextlib.suppress(DataError):  # whoever reads on will meet it
             rows.extend(itertools.islice(first, count))
         return rows
@@ -106,10 +113,10 @@ class Stream:
     def _describe_gaps(self) -> list[str]:
         if self.schema.step is None:
             return []
-        if self.gaps == "rows":
-            long = f"longer ones than {self.fill_limit} are one long step"
+        if self.rules.gaps == "rows":
+            long = f"longer ones than {self.rules.fill_limit} are one long step"
             return [f"Gaps in time are filled by missing rows; {long}."]
-        if self.gaps == "dt":
+        if self.rules.gaps == "dt":
             return ["Steps have the length dt that their times say."]
         return ["Gaps in time are ignored."]
 
@@ -133,12 +140,12 @@ class Stream:
         if row.set_back:
             self.counts.note("set_back", row.set_back)
         for kind, sentence in row.faults:
-            if self.on_bad_row == "error" and not row.late:
+            if self.rules.on_bad_row == "error" and not row.late:
                 raise DataError(sentence)
             self.counts.note(kind, sentence)
         if row.faults:
             self._reject(name, record, row)
-        if row.late or (row.faults and self.on_bad_row == "skip"):
+        if row.late or (row.faults and self.rules.on_bad_row == "skip"):
             self.counts.skipped += 1
             self._check_late(least=100)
             return None
@@ -147,7 +154,7 @@ class Stream:
     def _check_late(self, least: int) -> None:
         """Give up if too many rows, and at least so many, are late."""
         late, rows = self.counts.late, self.counts.rows
-        if self.on_bad_row != "error" or late < least or late <= LATE_SHARE * rows:
+        if self.rules.on_bad_row != "error" or late < least or late <= LATE_SHARE * rows:
             return
         raise DataError(
             f"{self.name}: {late} of {rows} rows do not have a later time than the row before;"
@@ -187,10 +194,7 @@ def read(
     fill_limit: int = FILL_LIMIT,
     after: Position | None = None,
     follow: bool = False,
-    stop: Callable[[], bool] = lambda: False,
-    sleep: Callable[[float], None] = _time.sleep,
-    poll: float = 0.5,
-    patience: float = 2.0,
+    pace: Pace | None = None,
 ) -> Stream:
     """A stream of observations; its first rows (200 at most) say what is not said here.
 
@@ -208,27 +212,21 @@ def read(
         gaps: 'rows', 'dt' or 'ignore' (`Clock`); 'auto' is 'rows' if times are regular, else 'dt'.
         fill_limit: longest gap that is filled by rows; in all, so many more rows than were read.
         after: `position` of the last observation consumed: go on right after it.
-        follow: wait for more at the end of a file, until `stop()`.
-        stop: asked before each line of a followed file.
-        sleep: how to wait, `poll` seconds at a time.
-        poll: see `sleep`.
-        patience: seconds of silence after which a pipe's first rows are enough.
+        follow: wait for more at the end of a file, until `pace.stop()`.
+        pace: how to wait.
 
     Raises:
         DataError: one sentence; also while iterating.
     """
-    check_option("on_bad_row", on_bad_row, BAD_ROWS)
-    check_option("gaps", gaps, GAPS)
-    check_int("fill_limit", fill_limit, 0)
+    rules = Rules(on_bad_row, gaps, fill_limit)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
         raise DataError(f"delimiter: got {delimiter!r}, expected one character")
-    pace = Pace(stop, sleep, poll, patience)
-    opened = _open(source, follow, pace)
+    opened = _open(source, follow, pace or Pace())
     if schema is None:
         times = (time,) if isinstance(time, str) else None if time is None else tuple(time)
         chosen = None if columns is None else tuple(columns)
         schema = opened.sniff(Wishes(chosen, tuple(inputs), times, delimiter, sentinels))
-    return Stream(opened, schema, on_bad_row, gaps, fill_limit, after)
+    return Stream(opened, schema, rules, after)
 
 
 def sniff(source: str | PathLike[str] | Readable, **options: Any) -> Schema:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from rmcvi.app.sources.cells import show, to_number
+from rmcvi.app.sources.cells import CALENDAR, parse_time, show, to_number
 from rmcvi.app.sources.clock import SET_BACK, Clock
 from rmcvi.app.sources.errors import place
 from rmcvi.app.sources.observation import Vector
 from rmcvi.app.sources.records import Record
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sentinels import HUGE, is_fill
-from rmcvi.app.sources.times import CALENDAR, parse_time
 
 LATE = ("repeated", "backward")
 """Faults of a row that comes after a row of the same or a later time."""

@@ -2,15 +2,14 @@
 
 import codecs
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from rmcvi.app.sources.cells import MISSING
+from rmcvi.app.sources.cells import CALENDAR, FORMATS, MISSING
+from rmcvi.app.sources.clock import Step
 from rmcvi.app.sources.errors import DataError
-from rmcvi.app.sources.step import Step
-from rmcvi.app.sources.times import CALENDAR, FORMATS
 
 _DELIMITERS = {",": "Comma", ";": "Semicolon", "\t": "Tab", "|": "Bar", " ": "Space"}
 _KINDS = {
@@ -99,9 +98,12 @@ class Schema:
         """The usual step, months as months."""
         return None if self.step is None else Step(self.step, self.months, self.month_day)
 
-    def noted(self, *sentences: str) -> "Schema":
-        """The same with more notes."""
-        return replace(self, notes=(*self.notes, *sentences))
+    def next_times(self, last: float | None, horizon: int) -> list[float | None]:
+        """The times of the rows after one at the time `last`, as far as they are known."""
+        step = self.usual
+        if step is None or last is None:
+            return [None] * horizon
+        return [step.after(last, k) for k in range(1, horizon + 1)]
 
     def describe(self) -> list[str]:
         """What was assumed, in sentences."""

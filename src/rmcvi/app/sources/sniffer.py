@@ -8,6 +8,7 @@ from itertools import takewhile
 import numpy as np
 
 from rmcvi.app.sources.cells import MISSING, is_missing, is_number, show
+from rmcvi.app.sources.clock import usual_step
 from rmcvi.app.sources.delimited import (
     find_decimal,
     find_delimiter,
@@ -21,7 +22,6 @@ from rmcvi.app.sources.lines import Line
 from rmcvi.app.sources.records import content, decode
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sentinels import reaches_fills, table_sentinels
-from rmcvi.app.sources.step import usual_step
 from rmcvi.app.sources.time_column import (
     Table,
     find_time,

@@ -2,23 +2,22 @@
 
 import io
 import itertools
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from rmcvi.app.sources.errors import DataError
-from rmcvi.app.sources.follow import first_lines, follow_lines
-from rmcvi.app.sources.formats import Part, format_named, format_of, sniff_text
+from rmcvi.app.sources.follow import Pace, first_lines, follow_lines
+from rmcvi.app.sources.formats import ENDINGS, Part, format_named, format_of, sniff_text
 from rmcvi.app.sources.lines import MAX_SAMPLE, Line, PipeLines, can_grow, file_lines
 from rmcvi.app.sources.observation import Position
-from rmcvi.app.sources.parts import list_parts
 from rmcvi.app.sources.records import Record
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sniffer import SAMPLE, Wishes
 from rmcvi.app.sources.trace import Changed, Trace, begins_alike
+from rmcvi.core.checks import nearest
 
 Named = tuple[str, Record]
 
@@ -48,16 +47,6 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How to wait for a source that is not complete."""
-
-    stop: Callable[[], bool] = lambda: False
-    sleep: Callable[[float], None] = time.sleep
-    poll: float = 0.5
-    patience: float = 2.0
-
-
 class FileSource:
     """A file, or a directory of parts that have the same columns."""
 
@@ -76,8 +65,7 @@ class FileSource:
 
     def _first_lines(self) -> list[Line]:
         if self.follow:
-            pace = self._pace
-            return first_lines(self.parts[0], SAMPLE + 1, pace.stop, pace.sleep, poll=pace.poll)
+            return first_lines(self.parts[0], SAMPLE + 1, self._pace)
         return list(itertools.islice(self._sample(), SAMPLE + 1))
 
     def head(self) -> "FileSource":
@@ -171,8 +159,7 @@ class FileSource:
         return Part(str(path), lines, path, self._grows(path))
 
     def _followed(self, path: Path, offset: int, number: int) -> Iterator[Line]:
-        pace = self._pace
-        return follow_lines(path, pace.stop, pace.sleep, offset, number, pace.poll)
+        return follow_lines(path, self._pace, offset, number)
 
     def _whole_lines(self, part: Path, offset: int = 0, number: int = 0) -> Iterator[Line]:
         return file_lines(part, offset, number, self._grows(part))
@@ -222,3 +209,43 @@ class PipeSource:
         if mark and after.fingerprint and mark.digest != after.fingerprint.digest:
             other = f"its first {after.offset} rows are not those that were read before"
             raise Changed(f"{self.name}: {other}; give the same stream from its beginning")
+
+
+def list_parts(path: Path) -> list[Path]:
+    """The file itself, or the non-empty parts of a directory, 'part-2' before 'part-10'."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or directory{_nearest(path)}")
+    if not path.is_dir():
+        if path.is_file() and not path.stat().st_size:
+            raise DataError(f"{path}: got an empty file, expected rows of numbers")
+        return [path]
+    parts = [p for p in path.iterdir() if p.is_file() and _is_part(p) and p.stat().st_size]
+    if not parts:
+        raise DataError(f"{path}: got a directory without parts, expected files {_expected()}")
+    kinds = {"text" if (f := format_of(part)).is_text else f.kind.capitalize() for part in parts}
+    if len(kinds) > 1:
+        both = " and ".join(sorted(kinds))
+        raise DataError(f"{path}: got {both} parts together, expected one kind")
+    return sorted(parts, key=lambda part: _natural(part.name))
+
+
+def _is_part(path: Path) -> bool:
+    plain = path.name.casefold().removesuffix(".gz")
+    return not path.name.startswith((".", "_")) and plain.endswith(ENDINGS)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    pieces = re.findall(r"\d+|\D+", name)
+    keys = [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in pieces]
+    return [*keys, (2, 0, name)]
+
+
+def _expected() -> str:
+    return f"ending in {', '.join(ENDINGS)} (text also with .gz after it)"
+
+
+def _nearest(path: Path) -> str:
+    if not path.parent.is_dir():
+        return ""
+    near = nearest(path.name, (p.name for p in path.parent.iterdir()))
+    return f"; did you mean {str(path.parent / near)!r}?" if near else ""

@@ -4,18 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rmcvi.app.sources.cells import is_missing, to_number
-from rmcvi.app.sources.errors import DataError, place
-from rmcvi.app.sources.observation import Vector
-from rmcvi.app.sources.times import (
+from rmcvi.app.sources.cells import (
     CALENDAR,
     FIELDS,
     clock_seconds,
     counts_from_1970,
     is_clock,
     is_date,
+    is_missing,
     parse_time,
+    to_number,
 )
+from rmcvi.app.sources.errors import DataError, place
+from rmcvi.app.sources.observation import Vector
 
 Table = Mapping[str, Sequence[object]]
 SHARE = 0.8

@@ -11,8 +11,8 @@ from math import inf
 from pathlib import Path
 
 from rmcvi.app.sources.errors import DataError
-from rmcvi.app.sources.fingerprint import Fingerprint
 from rmcvi.app.sources.lines import open_bytes
+from rmcvi.app.sources.observation import Fingerprint
 from rmcvi.app.sources.records import Record
 
 HEAD = 1 << 12

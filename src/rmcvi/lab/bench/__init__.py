@@ -1,13 +1,13 @@
 """Speed, measured: seeded workloads whose programs take turns, and what they are asked to reach."""
 
-from rmcvi.lab.bench.fleet_bench import fleet as fleet
 from rmcvi.lab.bench.gradient_bench import gradient as gradient
+from rmcvi.lab.bench.gradient_bench import scaling as scaling
 from rmcvi.lab.bench.limit_bench import limit as limit
-from rmcvi.lab.bench.outcome import Outcome as Outcome
-from rmcvi.lab.bench.outcome import Target as Target
-from rmcvi.lab.bench.outcome import pinned as pinned
+from rmcvi.lab.bench.measure import Outcome as Outcome
+from rmcvi.lab.bench.measure import Target as Target
+from rmcvi.lab.bench.measure import pinned as pinned
 from rmcvi.lab.bench.rivals_bench import rivals as rivals
-from rmcvi.lab.bench.scaling_bench import scaling as scaling
+from rmcvi.lab.bench.stream_bench import fleet as fleet
 from rmcvi.lab.bench.stream_bench import stream as stream
 
 WORKLOADS = {

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 from rmcvi.lab.bench import WORKLOADS, Outcome, pinned
 
 EXAMPLES = """

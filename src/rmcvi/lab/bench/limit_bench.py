@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from rmcvi.lab.bench.clock import Program, take_turns
-from rmcvi.lab.bench.outcome import Outcome, Target
-from rmcvi.lab.bench.problem import HIDDEN, Problem
+from rmcvi.lab.bench.gradient_bench import HIDDEN, Problem
+from rmcvi.lab.bench.measure import Outcome, Program, Target, take_turns
 from rmcvi.recursion import RMCVI
 
 SIZE = 512  # of the matrices behind the matrix-multiply rate

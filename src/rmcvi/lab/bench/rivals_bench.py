@@ -24,7 +24,7 @@ from rmcvi.baselines import (
 )
 from rmcvi.contract import Trainable
 from rmcvi.families import InnovationFamily, LinearGaussianFamily
-from rmcvi.lab.bench.outcome import Outcome, Target
+from rmcvi.lab.bench.measure import Outcome, Target
 from rmcvi.lab.compare import Setup, compare
 from rmcvi.learners import OnlineEstimator
 from rmcvi.models import ChaoticRNN, simulate

@@ -1,7 +1,9 @@
-"""`stream`: observations per second of `update`, `run` and `scan`, and whether time grows with t.
+"""`stream` and `fleet`: observations per second of one stream, and of many advanced together.
 
-The default learner's settings with everything switched on: prediction, score, alarms. The long
-stream is learned by a small learner, step by step, without skipping any of them.
+`stream` measures `update`, `run` and `scan`, and whether time grows with t, with the default
+learner's settings and everything switched on: prediction, score, alarms. The long stream is learned
+by a small learner, step by step, without skipping any of them. In `fleet` each stream has its own
+parameters.
 """
 
 import time
@@ -13,12 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from rmcvi.core.inputs import Inputs
 from rmcvi.families import InnovationFamily
-from rmcvi.lab.bench.clock import Turn, take_turns
-from rmcvi.lab.bench.outcome import Outcome, Target
+from rmcvi.lab.bench.measure import Outcome, Program, Target, Turn, take_turns
 from rmcvi.learners import OnlineEstimator, run, scan
 from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI
+from rmcvi.scale import Fleet
+
+STEPS = 16
 
 
 def stream(quick: bool = False) -> Outcome:
@@ -111,3 +116,42 @@ def _long(quick: bool) -> tuple[float, float, int]:
         times.append((time.process_time() - began) / chunk)
     part = max(1, len(times) // 10)
     return float(np.median(times[1 : 1 + part])), float(np.median(times[-part:])), length
+
+
+def fleet(quick: bool = False) -> Outcome:
+    """Stream-observations per second against the number of streams."""
+    counts = (1, 3) if quick else (1, 10, 100, 1000)
+    who = learner(5 if quick else 20, 4 if quick else 16, 2 if quick else 8)
+    programs = {str(count): _program(Fleet(who, count), quick) for count in counts}
+    timings = take_turns(programs, 3 if quick else 7)
+    rows = []
+    for count in counts:
+        timing = timings[str(count)]
+        rows.append({"streams": count, "per_second": count / timing.cost, **timing.to_json()})
+    rate = {row["streams"]: row["per_second"] for row in rows}
+    numbers = {f"throughput_{count}": rate[count] for count in counts}
+    many = 3 if quick else 100
+    gain = rate[many] / rate[1]
+    numbers[f"gain_{many}"] = gain
+    targets = [Target(f"at least 5 times one stream's at {many}: {gain:.1f}", gain >= 5)]
+    return Outcome("fleet", "Streams advanced together", numbers, rows, targets, quick)
+
+
+def _program(together: Fleet, hasty: bool) -> Program:
+    """Steps of a fleet in which a tenth of the values is missing."""
+    ys = simulate(ChaoticRNN(dim=3), jax.random.key(0), STEPS)[1]
+    count = together.count
+    noise = jax.random.normal(jax.random.key(1), (STEPS, count, 3))
+    seen = jax.random.uniform(jax.random.key(2), noise.shape) > 0.1
+    rows = jnp.where(seen, ys[:, None] + 0.1 * noise, jnp.nan)
+    inputs = Inputs.sequence(count)
+
+    def many(states: Any, rows: Any) -> Any:
+        def one(states, y):
+            states, infos = together.step(states, y, inputs)
+            return states, infos.step.elbo
+
+        return jax.lax.scan(one, states, rows)[0]
+
+    states = together.init(jax.random.key(3))
+    return Program(many, states, rows, units=STEPS, hasty=hasty)

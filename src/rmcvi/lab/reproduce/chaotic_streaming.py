@@ -14,6 +14,7 @@ from rmcvi.lab.reproduce.chaotic import (
     error,
     filter_and_smooth,
     floors,
+    learn_in_blocks,
     mean_and_error,
     network,
     sequence,
@@ -27,7 +28,6 @@ from rmcvi.lab.reproduce.experiment import (
     Settings,
     Workspace,
 )
-from rmcvi.lab.reproduce.streaming import learn_in_blocks
 
 LAG = 8
 """How far the particle smoother looks ahead; more changes nothing here."""

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rmcvi.app.cli.commands import FAILED, app
-from rmcvi.app.run.refusal import Refusal
+from rmcvi.app.run.speech import Refusal
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -30,21 +30,21 @@ def reproduce(
     name: Annotated[str | None, typer.Argument(help="An experiment, or `all`.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder of the results.")] = Path("reproduce"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: does it run? No evidence.")
+        bool, typer.Option("--quick", help="Small sizes: shows that it runs, proves nothing.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with expected.json; status 1 if it differs.")
     ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="What there is.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    look: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    look: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Run an experiment of the paper: result.json, figures and one page in OUT/NAME.
 
     Interrupted, it goes on where it stopped when it is called again.
     """
     from rmcvi.lab import reproduce as room
-    from rmcvi.lab.reproduce.progress import Progress
+    from rmcvi.lab.reproduce.runner import Progress
 
     if listing:
         table = Table("experiment", "what it is", box=None)

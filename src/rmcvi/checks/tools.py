@@ -1,17 +1,56 @@
-"""Comparisons behind the checks, in NumPy: a mean against its standard error, trees against trees.
+"""What all checks use: programs compiled in haste, numbers compared, short streams with everything.
 
 A mean is called wrong when |mean - expected| > 5 standard errors (plus rounding).
 """
 
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
+from rmcvi.checks.report import call
+from rmcvi.core.inputs import Inputs
+from rmcvi.models import AbstractModel
+
+HASTE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 SIGMAS = 5.0
 """Standard errors that a Monte Carlo mean may be off: one false alarm in a million."""
+ABSURD = 1e6
+
+
+def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`eqx.filter_jit` without the compiler's expensive passes; the result holds arrays only."""
+
+    def flat(arrays, constants, structure):
+        leaves = [a if c is None else c[0] for a, c in zip(arrays, constants, strict=True)]
+        return function(*jax.tree.unflatten(structure, leaves))
+
+    program = jax.jit(flat, static_argnums=(1, 2), compiler_options=HASTE)
+
+    def run(*arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        arrays = [v if eqx.is_array(v) else None for v in leaves]
+        constants = tuple(None if eqx.is_array(v) else (v,) for v in leaves)
+        return program(arrays, constants, structure)
+
+    return run
+
+
+def keys(seed: int, *shape: int, at: tuple[int, ...] = ()) -> Array:
+    """Independent keys, drawn by NumPy; `at` picks one of them."""
+    width = jax.random.key_data(jax.random.key(0)).shape
+    numbers = np.random.default_rng(seed).integers(0, 2**32, (*shape, *width), dtype=np.uint32)
+    return jax.random.wrap_key_data(numbers[at])
+
+
+def normal(seed: int, *shape: int) -> np.ndarray:
+    """Standard normal numbers in JAX's default precision."""
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
 def default_dtype() -> np.dtype:
@@ -131,3 +170,36 @@ def shown(value: Any) -> str:
         return f"{float(array):.3g}"
     parts = [f"{v:.3g}" for v in array.ravel()[:4]]
     return "[" + ", ".join(parts) + (", ..." if array.size > 4 else "") + "]"
+
+
+def simulated(model: AbstractModel, length: int, seed: int) -> np.ndarray:
+    """Observations of the model's own, with usual steps and without inputs."""
+    return np.asarray(_simulated(model, keys(seed, 2 * length)))
+
+
+@quick_jit
+def _simulated(model: AbstractModel, keys: Any) -> Any:
+    inputs = Inputs(jnp.zeros(model.dim_input), jnp.ones(()))
+
+    def step(x, pair):
+        y = call("model.emission_sample", model.emission_sample, pair[0], x, inputs)
+        return call("model.transition_sample", model.transition_sample, pair[1], x, inputs), y
+
+    start = call("model.initial_sample", model.initial_sample, keys[0])
+    return jax.lax.scan(step, start, keys.reshape(-1, 2))[1]
+
+
+def wandering(dim: int, length: int, seed: int) -> np.ndarray:
+    """Observations for a learner without a model: y_t = .8 y_{t-1} + noise."""
+    noise = np.random.default_rng(seed).normal(size=(length, dim))
+    for t in range(1, length):
+        noise[t] += 0.8 * noise[t - 1]
+    return noise
+
+
+def with_gaps(ys: np.ndarray) -> np.ndarray:
+    """Row 2 lacks its first coordinate, row 3 all of them."""
+    ys = np.array(ys, float)
+    ys[2, 0] = np.nan
+    ys[3] = np.nan
+    return ys

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcvi.app.sources import find_seasons, read
+from rmcvi.app.run.season import find_seasons
+from rmcvi.app.sources import read
 
 Maker = Callable[[np.random.Generator, int], np.ndarray]
 

@@ -1,10 +1,53 @@
-"""Two small charts that need no zoom, as SVG in the colours of the page."""
+"""Calibration: how often values fall where they should, and two small charts of it as SVG."""
 
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
 from markupsafe import Markup
 
-from rmcvi.app.report.curves import Calibration
+from rmcvi.app.report.scores import FEWEST, Scores
+from rmcvi.app.run.estimates import Run
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 320, 240, 44, 40, 12
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Levels and the shares of values inside, the four places where a value may fall, a histogram.
+
+    Only `share` at the run's own level and the outer two `places` are free of an assumption: for
+    the rest the halves of an interval are taken as those of a normal density.
+    """
+
+    levels: np.ndarray
+    shares: np.ndarray
+    places: np.ndarray
+    """Shares below the interval, in its lower half, in its upper half, above."""
+    histogram: np.ndarray
+    """Shares of the probability integral transform in equal bins."""
+    values: int
+
+
+def calibrate(run: Run, scores: Scores, bins: int = 10) -> Calibration | None:
+    """Calibration over all columns; None if there is too little to judge."""
+    z = scores.z[np.isfinite(scores.z)]
+    if z.size < FEWEST:
+        return None
+    normal = NormalDist()
+    levels = np.unique(np.append(np.arange(0.05, 1.0, 0.05), run.level).round(6))
+    edges = np.array([normal.inv_cdf(0.5 + level / 2) for level in levels])
+    far = normal.inv_cdf(0.5 + run.level / 2)
+    cuts = [-np.inf, -far, 0.0, far, np.inf]
+    inner = [normal.inv_cdf(i / bins) for i in range(1, bins)]
+    size = np.sort(np.abs(z))
+    return Calibration(
+        levels,
+        np.searchsorted(size, edges * (1 + 1e-9), "right") / z.size,
+        np.histogram(z, cuts)[0] / z.size,
+        np.histogram(z, [-np.inf, *inner, np.inf])[0] / z.size,
+        int(z.size),
+    )
 
 
 def reliability(found: Calibration, level: float) -> Markup:
@@ -13,7 +56,7 @@ def reliability(found: Calibration, level: float) -> Markup:
     path = " ".join(f"{_x(p):.1f},{_y(s):.1f}" for p, s in points)
     own = found.shares[abs(found.levels - level).argmin()]
     body = [
-        f'<line class="ideal" x1="{_x(0.0)}" y1="{_y(0.0)}" x2="{_x(1.0)}" y2="{_y(1.0)}"/>',
+        _line("ideal", _y(0.0), _y(1.0)),
         f'<polyline class="found" points="{path}"/>',
         f'<circle class="own" cx="{_x(level):.1f}" cy="{_y(own):.1f}" r="5"/>',
         *(_tick_x(p, f"{100 * p:.0f} %") for p in (0.0, 0.5, 1.0)),
@@ -37,10 +80,7 @@ def histogram(found: Calibration) -> Markup:
             f'<rect class="bar" x="{left:.1f}" y="{high:.1f}" width="{right - left:.1f}"'
             f' height="{max(_y(0.0) - high, 0):.1f}"/>'
         )
-    even = _y(1 / bins / top)
-    body.append(
-        f'<line class="ideal" x1="{_x(0.0)}" y1="{even:.1f}" x2="{_x(1.0)}" y2="{even:.1f}"/>'
-    )
+    body.append(_line("ideal", _y(1 / bins / top)))
     body += [_tick_x(p, f"{p:g}") for p in (0.0, 0.5, 1.0)]
     body.append(_label("place in the predictive distribution"))
     shares = ", ".join(f"{100 * s:.1f}" for s in found.histogram.tolist())
@@ -56,8 +96,9 @@ def _y(p: float) -> float:
     return _HEIGHT - _BOTTOM - p * (_HEIGHT - _BOTTOM - _TOP)
 
 
-def _line(name: str, y: float) -> str:
-    return f'<line class="{name}" x1="{_x(0.0)}" y1="{y:.1f}" x2="{_x(1.0)}" y2="{y:.1f}"/>'
+def _line(name: str, left: float, right: float | None = None) -> str:
+    right = left if right is None else right
+    return f'<line class="{name}" x1="{_x(0.0)}" y1="{left:.1f}" x2="{_x(1.0)}" y2="{right:.1f}"/>'
 
 
 def _tick_x(p: float, text: str) -> str:
@@ -75,9 +116,7 @@ def _frame(body: list[str], label: str, top: float, marks: tuple[float, ...]) ->
     for mark in marks:
         if mark <= top:
             y = _y(mark / top)
-            lines.append(
-                f'<line class="grid" x1="{_x(0.0)}" y1="{y:.1f}" x2="{_x(1.0)}" y2="{y:.1f}"/>'
-            )
+            lines.append(_line("grid", y))
             text = f"{100 * mark:.0f} %"
             lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     return Markup(

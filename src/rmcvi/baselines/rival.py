@@ -1,19 +1,27 @@
-"""How heavy the tails of the residuals are: Student's t, with degrees of freedom chosen online.
+"""What rivals without a hidden state share: tails of predictions, the last rows, the report.
+
+How heavy the tails of the residuals are is chosen online:
 
     z = (y - mean) / scale ~ sqrt((nu - 2) / nu) t_nu,    of variance 1 for every nu,
 
-with nu = infinity, 12, 6 or 4, whichever has the best log scores so far; Gaussian at first.
+with nu = infinity, 12, 6 or 4, whichever has the best log scores so far; Gaussian at first. Such a
+rival learns nothing about a row from the rows after it: a value that did not come stays what its
+prediction was.
 """
 
 import math
 import statistics
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from rmcvi.contract import AbstractLearner, Band
 from rmcvi.core import student
+from rmcvi.core.checks import check_real
 from rmcvi.core.inputs import split_missing
 from rmcvi.core.prediction import Prediction
 
@@ -23,6 +31,8 @@ _MEMORY = 1000.0
 """Values that the choice remembers."""
 _CAP = 10.0
 """Nats that one value may add: the first ones, of unknown scale, must not decide for long."""
+ROWS = 25
+"""Rows that are kept: of an hourly stream the present one and the day before it."""
 
 
 class Tails(eqx.Module):
@@ -80,3 +90,59 @@ def _log_density(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
 
 def _p_value(z: Float[Array, "dy"], nu: int) -> Float[Array, "dy"]:
     return 2.0 * student.upper_tail(_unit(nu) * jnp.abs(z), nu)
+
+
+class Past(eqx.Module):
+    """Rows, latest last; NaN before the first."""
+
+    y: Float[Array, "rows dy"]
+    mean: Float[Array, "rows dy"]
+    scale: Float[Array, "rows dy"]
+
+    @classmethod
+    def empty(cls, dim: int) -> "Past":
+        """No rows."""
+        unknown = jnp.full((ROWS, dim), jnp.nan, float)
+        return cls(unknown, unknown, unknown)
+
+    def push(
+        self, y: Float[Array, "dy"], mean: Float[Array, "dy"], scale: Float[Array, "dy"]
+    ) -> "Past":
+        """One row more, the oldest dropped."""
+        rows = (self.y, self.mean, self.scale)
+        new = zip(rows, (y, mean, scale), strict=True)
+        return Past(*(jnp.concatenate([old[1:], row[None]]) for old, row in new))
+
+    def band(self, lag: int, tails: Tails, level: float) -> Band:
+        """The last `lag + 1` rows: values as they came, the others as they were predicted."""
+
+        def one(y: Array, mean: Array, scale: Array) -> Band:
+            said = tails.predict(mean, scale, jnp.full_like(y, jnp.nan), level)[1]
+            predicted = Band(said.mean, said.low, said.high)
+            return jax.tree.map(lambda v: jnp.where(jnp.isnan(y), v, y), predicted)
+
+        return jax.vmap(one)(self.y[-lag - 1 :], self.mean[-lag - 1 :], self.scale[-lag - 1 :])
+
+
+class AbstractRival(AbstractLearner):
+    """A learner without a hidden state; its state has the fields `past` and `tails`."""
+
+    @property
+    def reach(self) -> int:
+        """Rows before the present one."""
+        return ROWS - 1
+
+    def present(self, state: Any, *, level: float = 0.9) -> Band:
+        """The row taken in last."""
+        return jax.tree.map(lambda v: v[0], self.recent(state, 0, level=level))
+
+    def recent(self, state: Any, lag: int, *, level: float = 0.9) -> Band:
+        """The last rows; a value that did not come as it was predicted."""
+        self.check_lag(lag)
+        return state.past.band(lag, state.tails, check_real("level", level, 0.0, 1.0))
+
+
+class RivalInfo(eqx.Module):
+    """The prediction, and how it fared."""
+
+    prediction: Prediction

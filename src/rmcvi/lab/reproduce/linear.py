@@ -24,9 +24,9 @@ def diagonals(model: Any) -> rmcvi.Trainable:
     return rmcvi.Trainable(model=picked)
 
 
-def own_family(start: LinearGaussian) -> tuple[Any, rmcvi.Trainable]:
+def own_family(start: LinearGaussian, diagonal: bool = False) -> tuple[Any, rmcvi.Trainable]:
     """A Kalman family with parameters of its own, and what is learned of model and family."""
-    family = rmcvi.families.LinearGaussianFamily(start)
+    family = rmcvi.families.LinearGaussianFamily(start, diagonal=diagonal)
     phi = rmcvi.only(family, lambda f: (f.kalman.transition, f.kalman.emission))
     return family, rmcvi.Trainable(model=diagonals(start).model, family=phi)
 

@@ -25,6 +25,7 @@ MODULES = {
     "chaotic-streaming": "chaotic_streaming",
     "chaotic-table1": "chaotic_table",
     "forgetting": "forgetting",
+    "learning-speed": "learning_speed",
     "linear-gaussian-oracle": "linear_oracle",
     "linear-gaussian-parameters": "linear_parameters",
     "linear-gaussian-streaming": "linear_streaming",

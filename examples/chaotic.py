@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
-import optax
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -28,18 +27,15 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8A8A8A"
 CHUNK = 1000
 
 
-def build(length: int) -> tuple[rmcvi.models.ChaoticRNN, rmcvi.OnlineEstimator]:
+def build() -> tuple[rmcvi.models.ChaoticRNN, rmcvi.OnlineEstimator]:
     """The true model, and a learner that starts from wrong parameters."""
     weights = jax.random.key(2)
     truth = rmcvi.models.ChaoticRNN(dim=5, key=weights)
     start = rmcvi.models.ChaoticRNN(dim=5, rho=0.05, gamma=1.5, key=weights)
-    decay = optax.polynomial_schedule(1e-3, 1e-4, 1, length)
     learner = rmcvi.OnlineEstimator(
         start,
         rmcvi.families.LinearGaussianFamily(diagonal=True),
-        rmcvi.NaturalRMCVI(num_particles=20),
-        model_optimiser=optax.adam(decay),
-        family_optimiser=optax.sgd(0.0),  # this family has nothing to learn
+        rmcvi.NaturalRMCVI(num_particles=50),
         trainable=rmcvi.Trainable(model=rmcvi.only(start, lambda m: (m.log_rho, m.log_gamma))),
     )
     return truth, learner
@@ -130,7 +126,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("chaotic.png"))
     arguments = parser.parse_args()
     length = max(arguments.length // CHUNK, 1) * CHUNK
-    truth, learner = build(length)
+    truth, learner = build()
     xs, ys = rmcvi.simulate(truth, jax.random.key(3), length)
     missing = jax.random.bernoulli(jax.random.key(4), 0.05, ys.shape)
     ys = jnp.where(missing, jnp.nan, ys)

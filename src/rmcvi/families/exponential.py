@@ -15,7 +15,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Key
 
 from rmcvi.core import tree
-from rmcvi.core.gaussian import LOG_2PI, matched_normal, whiten
+from rmcvi.core.gaussian import LOG_2PI, inverse_spd, matched_normal, symmetric, whiten
 
 Eta = TypeVar("Eta")
 
@@ -69,6 +69,14 @@ class AbstractExponentialFamily(eqx.Module, Generic[Eta]):
         """Supremum over x of <eta, T(x)>, infinity where unbounded or unknown (accept-reject)."""
         del eta
         return jnp.asarray(jnp.inf)
+
+    def expectation(self, eta: Eta) -> Eta:
+        """E T = grad A."""
+        return jax.grad(self.log_normaliser)(eta)
+
+    def response(self, eta: Eta, direction: Eta) -> Eta:
+        """Cov(T, <direction, T>): the derivative of E T."""
+        return jax.jvp(self.expectation, (eta,), (direction,))[1]
 
     def moments(self, eta: Eta) -> tuple[Sequence[int], ...]:
         """Sets of coordinates of T, ravelled, none of them repeated, the richest first.
@@ -188,6 +196,20 @@ class FullGaussian(AbstractExponentialFamily[Natural]):
         """`precision^-1`."""
         chol = jnp.linalg.cholesky(eta.precision)
         return cho_solve((chol, True), jnp.eye(eta.linear.size, dtype=eta.linear.dtype))
+
+    def expectation(self, eta):
+        """(m, -(m m' + C) / 2)."""
+        covariance = inverse_spd(eta.precision)
+        mean = covariance @ eta.linear
+        return Natural(mean, -0.5 * (jnp.outer(mean, mean) + covariance))
+
+    def response(self, eta, direction):
+        """Dm = C (b - B m), dC = -C B C."""
+        covariance, slope = inverse_spd(eta.precision), symmetric(direction.precision)
+        mean = covariance @ eta.linear
+        moved = covariance @ (direction.linear - slope @ mean)
+        both = jnp.outer(moved, mean)
+        return Natural(moved, -0.5 * (both + both.T - covariance @ slope @ covariance))
 
     def moments(self, eta):
         """Means with all products, or with squares alone."""

@@ -7,7 +7,6 @@ x_i; every choice turns tilts into `AbstractWeights`.
 import abc
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -128,7 +127,7 @@ class CalibratedWeights(AbstractBackward):
         del key
         plain, flat = _softmax(tilts), tree.ravel(tilts.statistics, 1)
         one = jax.tree.map(lambda v: v[0], tilts.statistics)
-        means = jax.vmap(lambda x: tree.ravel(_mean(distribution, tilts.kernel(x))))(tilts.x)
+        means = jax.vmap(lambda x: tree.ravel(distribution.expectation(tilts.kernel(x))))(tilts.x)
         change, share = Calibration(flat, distribution.moments(one)).correction(plain, means)
         return DenseWeights(plain + change, share)
 
@@ -146,8 +145,7 @@ class CalibratedWeights(AbstractBackward):
         slopes = jnp.zeros((len(f), flat.shape[1]), f.dtype).at[:, columns].set(found)
 
         def covariance(eta, slope):
-            direction = tree.unravel(slope, one)
-            return jax.jvp(partial(_mean, distribution), (eta,), (direction,))[1]
+            return distribution.response(eta, tree.unravel(slope, one))
 
         return jax.vmap(covariance)(eta, slopes), f - found @ flat[:, columns].T
 
@@ -239,11 +237,6 @@ class AcceptReject(AbstractBackward):
 def _softmax(tilts: Tilts) -> Float[Array, "n m"]:
     """Self-normalised weights."""
     return jax.nn.softmax(tilts.logits(), 1)
-
-
-def _mean(distribution: AbstractExponentialFamily, eta: PyTree) -> PyTree:
-    """E T = grad A."""
-    return jax.grad(distribution.log_normaliser)(eta)
 
 
 def own_draws(rows: int, num: int) -> SampledWeights:

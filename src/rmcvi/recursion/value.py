@@ -217,7 +217,7 @@ def _pair_terms(
         entropies = jax.vmap(lambda x_i: q.entropy(kernels.conditional(x_i)))(x)
     means = None
     if est.control == "none":
-        means = jax.vmap(lambda x_i: jax.grad(q.log_normaliser)(kernels.relative(x_i)))(x)
+        means = jax.vmap(lambda x_i: q.expectation(kernels.relative(x_i)))(x)
     return weights, f, entropies, means
 
 
@@ -254,7 +254,7 @@ def _terminal(
     known, rest = est.backward.explain(q, statistics, alone, value[None])
     known, value = jax.tree.map(lambda v: v[0], known), rest[0]
     if est.control == "none":
-        mean = jax.grad(q.log_normaliser)(eta)
+        mean = q.expectation(eta)
         left = jax.tree.map(lambda s, m: jnp.mean(_scale(value, s - m[None]), 0), statistics, mean)
     else:
         weight = (value - jnp.mean(value)) / (num - 1 if est.control == "unbiased" else num)

@@ -51,7 +51,7 @@ def test_without_any_rate_it_is_as_good_as_maximum_likelihood() -> None:
     ys = rmcvi.simulate(TRUTH, jax.random.key(0), 5000)[1]
     learner = exact(**OFF)
     state, _ = rmcvi.scan(learner, learner.init(jax.random.key(0)), ys)
-    model = learner.model_at(state)
+    model: Any = learner.model_at(state)
     slope = np.concatenate(
         [np.ravel(v) for v in jax.tree.leaves(score(model, ys, trainable=learner.trainable))]
     )

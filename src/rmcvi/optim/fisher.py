@@ -142,9 +142,11 @@ class _Metric(eqx.Module):
         scale = self.scale(block)
         unit = jnp.where(block.rows > 0, g / scale, 0.0)
         side = jnp.where(free, jnp.sqrt(self.pace(block.rows)), 0.0).astype(g.dtype)
-        step = side * (block.inverse @ (side * unit)) / scale
+        step = side * _times(block.inverse, side * unit) / scale
         stride = jnp.max(jnp.abs(step) * jnp.sqrt(block.prior))
-        squared, path = (jnp.maximum(v @ block.inverse @ v, 0.0) for v in (unit, block.path))
+        squared, path = (
+            jnp.maximum(jnp.sum(v * _times(block.inverse, v)), 0.0) for v in (unit, block.path)
+        )
         return Measured(unit, step, squared, path, stride)
 
     def length(self, state: FisherState, views: Sequence[Measured]) -> "Length":
@@ -260,6 +262,11 @@ def fisher(
         return jax.tree.unflatten(structure, _ungrouped(steps, leaves)), new
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _times(matrix: Float[Array, "m m"], vector: Float[Array, "m"]) -> Float[Array, "m"]:
+    """Their product as a sum, which XLA fuses; a batch of matrix products wakes its threads."""
+    return jnp.sum(matrix * vector[None], 1)
 
 
 def _sum(parts: Sequence[Array]) -> Float[Array, ""]:

@@ -161,8 +161,8 @@ class NaturalRMCVI(AbstractRecursion):
         k_outer, k_inner = jax.random.split(key)
         noise = matched_normal(k_outer, self.num_particles, model.dim_state)
         inner = matched_normal(k_inner, self.num_inner, model.dim_state)
-        kernel = Kernel.of(family, model, state.carry, state.cloud, inputs)
-        first = state.t == 0
+        plain, first = model.untilted, state.t == 0
+        kernel = Kernel.of(family, plain, state.carry, state.cloud, inputs)
 
         def log_joint(model, x, x_prev):
             before = jax.vmap(lambda v: model.transition_log_prob(v, x, inputs))(x_prev)
@@ -171,12 +171,12 @@ class NaturalRMCVI(AbstractRecursion):
 
         def h(x):
             back, x_prev = kernel.terms(x, inner)
-            return jnp.where(first, 0.0, back) + log_joint(model, x, x_prev)
+            return jnp.where(first, 0.0, back) + log_joint(plain, x, x_prev)
 
         def slope(x, x_prev):
             return jax.grad(lambda v: log_joint(eqx.combine(v, rest), x, x_prev))(theta)
 
-        prior = predict(model, state.carry, inputs)
+        prior = predict(plain, state.carry, inputs)
         unit = jnp.sqrt(jnp.diagonal(prior.covariance))
         mean, scale = natural_ascent(h, prior.mean, unit, noise, self.num_steps, self.rate)
         fitted = Fitted(mean, scale, mean[None] + colour(scale, noise), jax.vmap(h), kernel, inner)

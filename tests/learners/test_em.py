@@ -1,5 +1,6 @@
 """A learner with EM: freezing, gaps, gradients for the rest, resuming, and what it refuses."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,16 @@ def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     net = learned.drift
     assert float(jnp.max(jnp.abs(net.layers[0].weight - hidden))) <= 8 * 1.5e-2
     assert float(jnp.max(jnp.abs(net.layers[1].weight - last))) > 1e-3
+
+
+def test_the_example_of_the_docstring_runs() -> None:
+    text = inspect.cleandoc(OnlineEM.__doc__ or "")
+    code = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert len(code) == 5
+    names: dict[str, Any] = {"rmcvi": rmcvi, "optax": optax, "jax": jax, "jnp": jnp, "np": np}
+    exec("\n".join(code), names)
+    assert int(names["infos"].skipped[-1]) == 0
+    assert np.isfinite(names["infos"].elbo).all()
 
 
 def test_what_cannot_be_learned_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Thin over optax: step-size schedules, guarded ascent, iterate averaging."""
+"""Thin over optax: step-size schedules, guarded ascent, iterate averaging; online EM."""
 
 from rmcvi.optim.ascent import Ascent as Ascent
 from rmcvi.optim.ascent import AscentState as AscentState

@@ -14,6 +14,7 @@ import rmcvi
 from rmcvi import Trainable
 from rmcvi.baselines import KalmanRecursion
 from rmcvi.families import LinearGaussianFamily
+from rmcvi.learners import migrations
 from rmcvi.models import ChaoticRNN, LinearGaussian, NeuralGaussian
 from rmcvi.optim import OnlineEM
 from tests.learners._files import bits
@@ -138,3 +139,13 @@ def test_what_cannot_be_learned_is_refused() -> None:
         rmcvi.OnlineEstimator(*parts, trainable=weights, em=EM)
     with pytest.raises(ValueError, match="power: got"):
         OnlineEM(power=0.5)
+
+
+def test_files_of_learners_that_knew_no_em_are_read() -> None:
+    state: Any = {"class": "LearnerState", "best": {"class": "Best"}}
+    assert migrations.migrate(state, 2) == state | {
+        "em": None,
+        "best": state["best"] | {"em": None},
+    }
+    assert migrations.migrate({"model_ascent": None}, 2) == {"model_ascent": None, "em": None}
+    assert migrations.migrate({"panel": None}, 2) == {"panel": None}

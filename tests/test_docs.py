@@ -23,7 +23,7 @@ PAGE = re.compile(r"docs/[\w/.-]+\.md")
 SOURCE = re.compile(r"`((?:[\w-]+/)+\w+\.py)`")
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
 ROW = re.compile(r"^\| ([AB]\d+) \|", re.M)
-LABEL = r"[ABDFINRSW]\d{1,2}"
+LABEL = r"[ABCDEFINRSW]\d{1,2}"
 CITATION = re.compile(rf"\(({LABEL}(?:(?:, | and | to |-){LABEL})*)\)|errata ({LABEL})")
 BRACKETS = [(r"\{", r"\}"), (r"\\lbrace\b", r"\\rbrace\b"), (r"\\left\b", r"\\right\b")]
 

@@ -1,5 +1,6 @@
 """A learner with EM: freezing, gaps, gradients for the rest, resuming, and what it refuses."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import rmcvi
 from rmcvi import Trainable
 from rmcvi.baselines import KalmanRecursion
 from rmcvi.families import LinearGaussianFamily
+from rmcvi.learners import migrations
 from rmcvi.models import ChaoticRNN, LinearGaussian, NeuralGaussian
 from rmcvi.optim import OnlineEM
 from tests.learners._files import bits
@@ -119,6 +121,16 @@ def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     assert float(jnp.max(jnp.abs(net.layers[1].weight - last))) > 1e-3
 
 
+def test_the_example_of_the_docstring_runs() -> None:
+    text = inspect.cleandoc(OnlineEM.__doc__ or "")
+    code = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert len(code) == 5
+    names: dict[str, Any] = {"rmcvi": rmcvi, "optax": optax, "jax": jax, "jnp": jnp, "np": np}
+    exec("\n".join(code), names)
+    assert int(names["infos"].skipped[-1]) == 0
+    assert np.isfinite(names["infos"].elbo).all()
+
+
 def test_what_cannot_be_learned_is_refused() -> None:
     model = ChaoticRNN(2)
     weights = Trainable(model=rmcvi.only(model, lambda m: m.weights))
@@ -127,3 +139,13 @@ def test_what_cannot_be_learned_is_refused() -> None:
         rmcvi.OnlineEstimator(*parts, trainable=weights, em=EM)
     with pytest.raises(ValueError, match="power: got"):
         OnlineEM(power=0.5)
+
+
+def test_files_of_learners_that_knew_no_em_are_read() -> None:
+    state: Any = {"class": "LearnerState", "best": {"class": "Best"}}
+    assert migrations.migrate(state, 2) == state | {
+        "em": None,
+        "best": state["best"] | {"em": None},
+    }
+    assert migrations.migrate({"model_ascent": None}, 2) == {"model_ascent": None, "em": None}
+    assert migrations.migrate({"panel": None}, 2) == {"panel": None}

@@ -23,7 +23,7 @@ from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour
 from rmcvi.core.inputs import Inputs
 from rmcvi.families.kalman import check_kalman
-from rmcvi.models import LinearGaussian, Tilted
+from rmcvi.models import AbstractModel, LinearGaussian
 
 
 class KalmanState(eqx.Module):
@@ -43,8 +43,8 @@ class KalmanRecursion(AbstractRecursion):
 
     def init(self, model, family, trainable=None):
         """The law of x_0, and its derivatives."""
-        base = model.base if isinstance(model, Tilted) else model
-        check_instance("model", base, LinearGaussian)
+        check_instance("model", model, AbstractModel)
+        check_instance("model", model.untilted, LinearGaussian)
         return _init(model, trainable or Trainable())
 
     def step(self, state, model, family, y, inputs, key, trainable=None):

@@ -30,6 +30,11 @@ class AbstractModel(eqx.Module):
         """A value that y can take: densities see it, with weight zero, where y is missing."""
         return 0.0
 
+    @property
+    def untilted(self) -> "AbstractModel":
+        """The same densities without parameters that are there to be differentiated only."""
+        return self
+
     def parameters(self) -> dict[str, Array]:
         """Parameters by name, in the units of the constructor where the model says how."""
         leaves = jax.tree_util.tree_flatten_with_path(eqx.filter(self, eqx.is_inexact_array))[0]

@@ -45,6 +45,11 @@ class Tilted(AbstractGaussianModel):
         """That of the base."""
         return self.base.fill_value
 
+    @property
+    def untilted(self) -> AbstractGaussianModel:
+        """The base: with tilts of zero its values are the same."""
+        return self.base
+
     def transition_tilt(
         self, x_prev: Float[Array, "dx"], x: Float[Array, "dx"], inputs: Inputs
     ) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""Thin over optax: Fisher steps, step-size schedules, guarded ascent, iterate averaging."""
+"""Thin over optax: Fisher steps, online EM, step-size schedules, guarded and averaged ascent."""
 
 from rmcvi.optim.ascent import Ascent as Ascent
 from rmcvi.optim.ascent import AscentState as AscentState

@@ -49,7 +49,7 @@ class EMState(eqx.Module):
 class OnlineEM(eqx.Module):
     """Closed-form steps for the parameters that a model calls linear; gradients for the rest.
 
-        model = rmcvi.models.LinearGaussian([0.5, 0.5], [1.0, 1.0], [0.3, 0.3], [0.3, 0.3])
+        model = rmcvi.models.LinearGaussian(np.array([0.5, 0.6]), np.ones(2), 0.3, 0.3)
         family, adam = rmcvi.families.LinearGaussianFamily(), optax.adam(1e-3)
         em = rmcvi.optim.OnlineEM()
         learner = rmcvi.OnlineEstimator(model, family, rmcvi.RMCVI(50), adam, adam, em=em)

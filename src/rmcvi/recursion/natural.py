@@ -157,8 +157,8 @@ class NaturalRMCVI(AbstractRecursion):
         k_outer, k_inner = jax.random.split(key)
         noise = matched_normal(k_outer, self.num_particles, model.dim_state)
         inner = matched_normal(k_inner, self.num_inner, model.dim_state)
-        kernel = Kernel.of(family, model, state.carry, state.cloud, inputs)
-        first = state.t == 0
+        plain, first = model.untilted, state.t == 0
+        kernel = Kernel.of(family, plain, state.carry, state.cloud, inputs)
 
         def log_joint(model, x, x_prev, weights):
             before = weights @ model.pairwise_log_prob(x_prev, x[None], inputs)[0]
@@ -168,7 +168,7 @@ class NaturalRMCVI(AbstractRecursion):
         def h(x):
             back, x_prev = kernel.terms(x, inner)
             equal = jnp.full(self.num_inner, 1.0 / self.num_inner)
-            return jnp.where(first, 0.0, back) + log_joint(model, x, x_prev, equal)
+            return jnp.where(first, 0.0, back) + log_joint(plain, x, x_prev, equal)
 
         def slope(x, x_prev, weights):
             def joint(v):
@@ -176,7 +176,7 @@ class NaturalRMCVI(AbstractRecursion):
 
             return jax.grad(joint)(theta)
 
-        prior = predict(model, state.carry, inputs)
+        prior = predict(plain, state.carry, inputs)
         unit = jnp.sqrt(jnp.diagonal(prior.covariance))
         mean, scale = natural_ascent(h, prior.mean, unit, noise, self.num_steps, self.rate)
         fitted = Fitted(mean, scale, mean[None] + colour(scale, noise), jax.vmap(h), kernel, inner)

@@ -185,20 +185,20 @@ class RMCVI(AbstractRecursion):
         trainable = trainable or Trainable()
         theta = eqx.partition(model, trainable.model)
         phi = eqx.partition(family, trainable.family)
-        t = state.t
+        t, plain = state.t, model.untilted
         if self.gradient == "forward":
             check_tangents(state.memory, theta[0], phi[0])
         history = state.history.push(state.carry, y, inputs)
 
         def chains(phi_trained):
             current = eqx.combine(phi_trained, phi[1])
-            return replay(current, model, history, t, self._chains, self.bptt)
+            return replay(current, plain, history, t, self._chains, self.bptt)
 
         (before_carry, now_carry), pull = jax.vjp(chains, phi[0])
         carry_prev, carry = jax.tree.map(lambda v: v[-1], (before_carry, now_carry))
         est = Estimator(self.num_particles, self.backward, self.entropy, self.control)
         observed = Observation(y, inputs, t == 0)
-        value = propagate(est, model, family, state.cloud, (carry_prev, carry), observed, key)
+        value = propagate(est, plain, family, state.cloud, (carry_prev, carry), observed, key)
         sound = is_sound(value)
         value = tree.where(sound, value, stand_still(self.backward, state.cloud, state.entropy))
         carry = tree.where(sound, carry, state.carry)

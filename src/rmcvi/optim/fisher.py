@@ -190,7 +190,7 @@ def fisher(
     delay: float = 20.0,
     floor: float = 0.0,
     scale: float = 1.0,
-    refresh: int = 10,
+    refresh: int | None = None,
     largest: int = 300,
 ) -> optax.GradientTransformationExtraArgs:
     """Steps of maximum likelihood, from increments of the score; there is no rate to set.
@@ -207,7 +207,7 @@ def fisher(
             parameters that drift.
         scale: standard deviation of the prior around the start, per parameter, in units of the
             root mean square of its leaf or 1, whichever is larger. It counts as one row in n.
-        refresh: rows between factorisations of J.
+        refresh: rows between factorisations of J (default: the size of the largest, at least 10).
         largest: parameters with a common J; with more, each leaf has its own, and a larger leaf
             one for each entry of its leading axes.
     """
@@ -215,7 +215,8 @@ def fisher(
     if not 0.0 <= floor < 1.0:
         raise ValueError(f"floor: got {floor}, expected a number from 0 to below 1")
     check_real("scale", scale, 0.0)
-    check_int("refresh", refresh)
+    if refresh is not None:
+        check_int("refresh", refresh)
     check_int("largest", largest)
     metric = _Metric(power, delay, floor)
 
@@ -243,7 +244,8 @@ def fisher(
         total = sum((jnp.sum(g**2) for g in gs), jnp.zeros(()))
         informed = seen & (total > 0.0) & jnp.isfinite(total)
         gs = [jnp.where(informed, g, 0.0) for g in gs]
-        now = informed & ((state.count % refresh == 0) | (state.count < SETTLING))
+        pause = refresh or max([10, *(b.rows.shape[-1] for b in state.blocks)])
+        now = informed & ((state.count % pause == 0) | (state.count < SETTLING))
         blocks, views = [], []
         for block, g, gate_of in zip(state.blocks, gs, _grouped(opened, largest), strict=True):
             free = gate_of & (block.rows >= WARM_UP)

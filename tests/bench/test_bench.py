@@ -21,6 +21,7 @@ KEYS = {
         "variance_ratio",
         "relative_difference",
     },
+    "weights": {"calibrated_over_plain"},
     "limit": {"ratio_20", "overhead_share_20", "operations_per_step_20"},
     "scaling": {"time_exponent_particles", "memory_exponent_parameters", "large_gigabytes"},
     "stream": {"run_over_scan_10", "update_over_scan_10", "late_over_early"},
@@ -37,7 +38,7 @@ def test_every_workload_is_listed(capsys: pytest.CaptureFixture) -> None:
     listed = capsys.readouterr().out
     assert all(name in listed for name in KEYS)
     assert cli.main(["bench", "gradent"]) == 2
-    assert "expected one of gradient, limit" in capsys.readouterr().err
+    assert "expected one of gradient, weights, limit" in capsys.readouterr().err
 
 
 def test_pinned_to_some_cores_and_let_go_again() -> None:

@@ -2,6 +2,7 @@
 
 from rmcvi.lab.bench.gradient_bench import gradient as gradient
 from rmcvi.lab.bench.gradient_bench import scaling as scaling
+from rmcvi.lab.bench.gradient_bench import weights as weights
 from rmcvi.lab.bench.limit_bench import limit as limit
 from rmcvi.lab.bench.measure import Outcome as Outcome
 from rmcvi.lab.bench.measure import Target as Target
@@ -12,6 +13,7 @@ from rmcvi.lab.bench.stream_bench import stream as stream
 
 WORKLOADS = {
     "gradient": gradient,
+    "weights": weights,
     "limit": limit,
     "scaling": scaling,
     "stream": stream,

@@ -1,4 +1,4 @@
-"""`gradient` and `scaling`: one learning step on the paper's chaotic network.
+"""`gradient`, `weights` and `scaling`: one learning step on the paper's chaotic network.
 
 `gradient` is the windowed form against the paper's forward recursion, which moves one gradient per
 particle, with all weights or with M = 2 drawn indices. What the windowed form leaves out is
@@ -25,7 +25,7 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.families import InnovationFamily
 from rmcvi.lab.bench.measure import HASTE, Outcome, Program, Target, take_turns
 from rmcvi.models import ChaoticRNN, simulate
-from rmcvi.recursion import RMCVI, SampledIndices
+from rmcvi.recursion import RMCVI, CalibratedWeights, SampledIndices
 
 HIDDEN = 178  # about 15 000 parameters at dimension 5
 Case = dict[str, int]
@@ -157,6 +157,23 @@ def _variance(values: Any) -> float:
     """Variance over keys, summed over steps and parameters."""
     centred = jax.tree.map(lambda v: v - jnp.mean(v, 0, keepdims=True), values)
     return squared_norm(centred) / (jax.tree.leaves(values)[0].shape[0] - 1)
+
+
+def weights(quick: bool = False) -> Outcome:
+    """What calibrated weights add to a learning step at N = 100, d = 5."""
+    num, hidden, rounds = (30, 8, 3) if quick else (100, 64, 15)
+    problem, steps = Problem(30, hidden=hidden), 2 if quick else 30
+    programs = {
+        "plain": problem.learning(RMCVI(num), steps, quick),
+        "calibrated": problem.learning(RMCVI(num, backward=CalibratedWeights()), steps, quick),
+    }
+    timings = take_turns(programs, rounds)
+    ratio = timings["calibrated"].cost / timings["plain"].cost
+    targets = [Target(f"calibrated within 1.3 times plain weights: {ratio:.2f}", ratio <= 1.3)]
+    rows = [{"weights": name, **timings[name].to_json()} for name in timings]
+    title = f"One learning step with plain and with calibrated weights, {num} particles"
+    numbers = {"particles": num, "calibrated_over_plain": ratio}
+    return Outcome("weights", title, numbers, rows, targets, quick)
 
 
 def scaling(quick: bool = False) -> Outcome:

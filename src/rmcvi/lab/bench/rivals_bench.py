@@ -28,7 +28,8 @@ from rmcvi.lab.bench.measure import Outcome, Target
 from rmcvi.lab.compare import Setup, compare
 from rmcvi.learners import OnlineEstimator
 from rmcvi.models import ChaoticRNN, simulate
-from rmcvi.recursion import RMCVI, NaturalRMCVI
+from rmcvi.optim import OnlineEM
+from rmcvi.recursion import RMCVI, CalibratedWeights, NaturalRMCVI
 
 DIM = 3
 
@@ -65,7 +66,12 @@ def rivals(quick: bool = False) -> Outcome:
     return Outcome("rivals", title, {"speedups": numbers}, rows, targets, quick)
 
 
-def _learner(family: Any, recursion: Any, quick: bool) -> OnlineEstimator:
+ADAM = optax.adam(1e-3)
+
+
+def _learner(
+    family: Any, recursion: Any, quick: bool, optimiser: Any = ADAM, em: Any = None
+) -> OnlineEstimator:
     """A learner that starts from wrong time constants and gains."""
     start = ChaoticRNN(dim=DIM, rho=0.05, gamma=1.5)
     trainable = Trainable() if family is not None else Trainable(family=False)
@@ -73,9 +79,10 @@ def _learner(family: Any, recursion: Any, quick: bool) -> OnlineEstimator:
         start,
         None if family is None else family(start),
         recursion,
-        optax.adam(1e-3),
-        optax.adam(1e-3),
+        optimiser,
+        ADAM,
         trainable=trainable,
+        em=em,
         draws=10 if quick else 100,
     )
 
@@ -88,12 +95,20 @@ def _ours(quick: bool) -> dict[str, Any]:
     found = {f"rmcvi {num}": _learner(family, RMCVI(num, window=8, bptt=4), quick) for num in sizes}
     if quick:
         return found
-    return found | {
-        f"rmcvi, natural {num}": _learner(
-            lambda _: LinearGaussianFamily(diagonal=True), NaturalRMCVI(num), quick
-        )
-        for num in (5, 20)
-    }
+
+    def tied(_: Any) -> Any:
+        return LinearGaussianFamily(diagonal=True)
+
+    calibrated = RMCVI(30, window=8, bptt=4, backward=CalibratedWeights())
+    return (
+        found
+        | {f"rmcvi, natural {num}": _learner(tied, NaturalRMCVI(num), quick) for num in (5, 20)}
+        | {
+            "rmcvi, calibrated 30": _learner(family, calibrated, quick),
+            "rmcvi, natural 25, Fisher steps": _learner(tied, NaturalRMCVI(25), quick, None),
+            "rmcvi, natural 25, online EM": _learner(tied, NaturalRMCVI(25), quick, em=OnlineEM()),
+        }
+    )
 
 
 def _theirs(quick: bool) -> dict[str, Any]:

@@ -11,9 +11,10 @@ WORKERS ?= 2
 
 # Compiled programs survive between runs; the pinned pyright does not ask for a newer one.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export MPLBACKEND ?= Agg
+export STARTED := $(shell date +%s)
 
 help:
 	@echo "make demo    learn a simulated stream of sensors live, write its report (sets up .venv)"

@@ -123,7 +123,7 @@ def _learned(z: np.ndarray) -> list[np.ndarray]:
         learner = rmcvi.default_learner(2)
         inputs = rmcvi.Inputs.of()
         keys = jax.random.split(jax.random.key(0), len(z))
-        state = jax.vmap(learner.init)(keys)
+        state = jax.jit(jax.vmap(learner.init))(keys)
 
         @partial(jax.jit, compiler_options=OPTIMISED)
         def run(state, rows):

@@ -1,5 +1,6 @@
 """Linear-Gaussian streams and their textbook answers, shared by the tests of the rivals."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -29,6 +30,7 @@ class Case(NamedTuple):
     inputs: Inputs
 
 
+@cache
 def full_case(length: int = 12) -> Case:
     """Two states, correlated noises, three coordinates with gaps, inputs and uneven steps."""
     rng = np.random.default_rng(3)
@@ -42,6 +44,7 @@ def full_case(length: int = 12) -> Case:
     return Case(model, system, ys, Inputs(jnp.asarray(u), jnp.asarray(dt)))
 
 
+@cache
 def typical_case(length: int = 8) -> Case:
     """The same with a stream that the model itself has made, so that few particles do."""
     case = full_case(length)
@@ -49,6 +52,7 @@ def typical_case(length: int = 8) -> Case:
     return case._replace(ys=np.where(np.isnan(case.ys), np.nan, np.asarray(ys)))
 
 
+@cache
 def diagonal_case(length: int = 12) -> Case:
     """Independent coordinates, with gaps and uneven steps."""
     rng = np.random.default_rng(4)
@@ -63,6 +67,7 @@ def diagonal_case(length: int = 12) -> Case:
     return Case(model, system, ys, Inputs(jnp.zeros((length, 0)), jnp.asarray(dt)))
 
 
+@cache
 def scalar_case(length: int = 8) -> Case:
     """One state seen with noise, one gap."""
     ys = np.random.default_rng(1).normal(size=(length, 1))

@@ -29,12 +29,11 @@ def line(f: float) -> LinearGaussian:
     return LinearGaussian(jnp.array([f]), jnp.array([1.0]), 0.5, 0.15)
 
 
-NEW = Case(
-    line(0.8),
-    None,
-    np.asarray(rmcvi.simulate(line(0.8), jax.random.key(4), 40)[1]),
-    Inputs(jnp.zeros((40, 0)), jnp.ones(40)),
-)
+@functools.cache
+def new() -> Case:
+    """A stream that nothing has learned from."""
+    ys = rmcvi.simulate(line(0.8), jax.random.key(4), 40)[1]
+    return Case(line(0.8), None, np.asarray(ys), Inputs(jnp.zeros((40, 0)), jnp.ones(40)))
 
 
 class Learned(NamedTuple):
@@ -82,7 +81,7 @@ def runs(name: str) -> Any:
 
     Resampling at every step (threshold 2) makes the weights, hence ess, those of one step.
     """
-    base = ProposalNetwork(NEW.model, key=jax.random.key(1), hidden=8)
+    base = ProposalNetwork(new().model, key=jax.random.key(1), hidden=8)
     off = jax.tree.map(lambda v: 0.0 * v if eqx.is_inexact_array(v) else v, base)
     recursion, family, trainable = {
         "bootstrap": (ParticleRecursion(32, threshold=2.0), None, NOTHING),
@@ -91,14 +90,14 @@ def runs(name: str) -> Any:
         "off": (OVSMC(32, num_gradient=5, doubly=False, threshold=2.0), off, None),
     }[name]
     keys = jax.random.split(jax.random.key(5), 32)
-    infos, _, increments = follow(recursion, NEW, family, keys, trainable)
+    infos, _, increments = follow(recursion, new(), family, keys, trainable)
     assert np.all(np.isfinite(increments))
     return np.asarray(infos.elbo)[:, -1], float(np.mean(infos.ess))
 
 
 def test_learned_proposal_beats_bootstrap() -> None:
     """Most of the loss to the exact evidence is gone; the guided proposal is optimal here."""
-    exact = float(log_evidence(NEW.model, jnp.asarray(NEW.ys)))
+    exact = float(log_evidence(new().model, jnp.asarray(new().ys)))
     (bootstrap, few), (ours, many), (_, most) = map(runs, ("bootstrap", "learned", "optimal"))
     se = np.hypot(ours.std(ddof=1), bootstrap.std(ddof=1)) / np.sqrt(32)
     assert ours.mean() - bootstrap.mean() > 5.0 * se

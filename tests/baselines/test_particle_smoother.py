@@ -12,22 +12,23 @@ from tests.baselines._linear import typical_case, z_score
 from tests.reference.kalman import kalman_filter, rts_smoother
 
 RUNS = jax.random.split(jax.random.key(2), 32)
-CASE = typical_case()
 
 
 def runs(method: Any, **settings: Any) -> Any:
     """Repeated seeds, 512 particles: the bias, 1 / N, is below the standard error."""
+    case = typical_case()
 
     def one(key):
         return method(
-            CASE.model, jnp.asarray(CASE.ys), CASE.inputs, key=key, num_particles=512, **settings
+            case.model, jnp.asarray(case.ys), case.inputs, key=key, num_particles=512, **settings
         )
 
     return jax.vmap(one)(RUNS)
 
 
 def test_filter_is_kalman() -> None:
-    exact = kalman_filter(CASE.system, CASE.ys)
+    case = typical_case()
+    exact = kalman_filter(case.system, case.ys)
     got = runs(particle_filter, proposal="guided")
     assert z_score(got.mean, exact.mean) <= 5.0
     assert z_score(got.covariance, exact.cov) <= 5.0
@@ -37,13 +38,14 @@ def test_filter_is_kalman() -> None:
 
 @pytest.mark.parametrize("lag", [0, 2])
 def test_fixed_lag_is_the_smoother_of_a_prefix(lag: int) -> None:
-    got, length = runs(fixed_lag_smoother, lag=lag), len(CASE.ys)
-    filtered = kalman_filter(CASE.system, CASE.ys)
+    case = typical_case()
+    got, length = runs(fixed_lag_smoother, lag=lag), len(case.ys)
+    filtered = kalman_filter(case.system, case.ys)
     mean, cov = [], []
     for t in range(length):
         end = min(t + lag, length - 1) + 1
         part = type(filtered)(filtered.mean[:end], filtered.cov[:end], filtered.log_evidence[:end])
-        law = rts_smoother(CASE.system, part)
+        law = rts_smoother(case.system, part)
         mean.append(law.mean[t])
         cov.append(law.cov[t])
     assert z_score(got.mean, np.array(mean)) <= 5.0
@@ -51,8 +53,9 @@ def test_fixed_lag_is_the_smoother_of_a_prefix(lag: int) -> None:
 
 
 def test_trajectories_have_the_smoothing_law() -> None:
+    case = typical_case()
     paths = np.asarray(runs(particle_smoother, num_trajectories=128))
-    law = rts_smoother(CASE.system, kalman_filter(CASE.system, CASE.ys))
+    law = rts_smoother(case.system, kalman_filter(case.system, case.ys))
     assert paths.shape == (32, 128, *law.mean.shape)
     assert z_score(paths.mean(1), law.mean) <= 5.0
     away = paths - law.mean
@@ -62,15 +65,17 @@ def test_trajectories_have_the_smoothing_law() -> None:
 
 
 def test_a_lag_beyond_the_end_is_the_whole_sequence() -> None:
-    ys = jnp.asarray(CASE.ys[:2])
-    inputs = jax.tree.map(lambda v: v[:2], CASE.inputs)
+    case = typical_case()
+    ys = jnp.asarray(case.ys[:2])
+    inputs = jax.tree.map(lambda v: v[:2], case.inputs)
     one, many = (
-        fixed_lag_smoother(CASE.model, ys, inputs, key=jax.random.key(0), num_particles=64, lag=lag)
+        fixed_lag_smoother(case.model, ys, inputs, key=jax.random.key(0), num_particles=64, lag=lag)
         for lag in (1, 9)
     )
     np.testing.assert_array_equal(one.mean, many.mean)
 
 
 def test_wrong_calls_are_refused() -> None:
+    case = typical_case()
     with pytest.raises(ValueError, match=r"inputs\.u: got an array of shape"):
-        particle_filter(CASE.model, jnp.asarray(CASE.ys[:3]), CASE.inputs, key=jax.random.key(0))
+        particle_filter(case.model, jnp.asarray(case.ys[:3]), case.inputs, key=jax.random.key(0))

@@ -1,5 +1,6 @@
 """Few particles, absurd values and stuck sensors must not destroy a learner."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -17,25 +18,24 @@ LEARN, TAIL, MEMORY = 1200, 300, 30
 """Observations learned from, those compared, and those that the models need to forget."""
 
 
-def zoo() -> dict[str, Any]:
-    """Every kind of model, small, at wrong parameters: (truth, start)."""
-    return {
-        "linear": (
-            linear_model(),
-            models.LinearGaussian(
-                0.5 * jnp.eye(2), jnp.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), 0.7, 0.5
-            ),
+ZOO: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "linear": lambda: (
+        linear_model(),
+        models.LinearGaussian(
+            0.5 * jnp.eye(2), jnp.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), 0.7, 0.5
         ),
-        "chaotic": (models.ChaoticRNN(dim=2), models.ChaoticRNN(dim=2, rho=0.05, gamma=1.5)),
-        "volatility": (
-            models.StochasticVolatility(2),
-            models.StochasticVolatility(2, persistence=0.7, noise=0.5),
-        ),
-        "neural": (
-            models.NeuralGaussian(2, 2, width=8, key=jax.random.key(0)),
-            models.NeuralGaussian(2, 2, width=8, key=jax.random.key(1)),
-        ),
-    }
+    ),
+    "chaotic": lambda: (models.ChaoticRNN(dim=2), models.ChaoticRNN(dim=2, rho=0.05, gamma=1.5)),
+    "volatility": lambda: (
+        models.StochasticVolatility(2),
+        models.StochasticVolatility(2, persistence=0.7, noise=0.5),
+    ),
+    "neural": lambda: (
+        models.NeuralGaussian(2, 2, width=8, key=jax.random.key(0)),
+        models.NeuralGaussian(2, 2, width=8, key=jax.random.key(1)),
+    ),
+}
+"""Every kind of model, small, at wrong parameters: (truth, start)."""
 
 
 def learner_of(start: Any, particles: int, **options: Any) -> rmcvi.OnlineEstimator:
@@ -62,10 +62,10 @@ def told(learner: Any, state: Any, info: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", list(zoo()))
+@pytest.mark.parametrize("name", ZOO)
 def test_five_particles_do_not_diverge(name: str) -> None:
     """The last scores are no worse than a Gaussian with the observations' mean and variance."""
-    truth, start = zoo()[name]
+    truth, start = ZOO[name]()
     _, ys = rmcvi.simulate(truth, jax.random.key(1), LEARN)
     holes = jax.random.uniform(jax.random.key(2), ys.shape) < 0.1
     ys = jnp.where(holes, jnp.nan, ys).at[:5].set(jnp.nan).at[600:620].set(jnp.nan)
@@ -86,7 +86,7 @@ def test_five_particles_do_not_diverge(name: str) -> None:
 @cache
 def trained() -> tuple[Any, Any, np.ndarray, np.ndarray]:
     """A learner that masks failed sensors, its state, and the next observations and states."""
-    truth, start = zoo()["linear"]
+    truth, start = ZOO["linear"]()
     learner = learner_of(start, 20, mask_failed=True)
     xs, ys = rmcvi.simulate(truth, jax.random.key(5), 2 * LEARN)
     state, _ = rmcvi.scan(learner, learner.init(jax.random.key(6)), ys[:LEARN], collect=told)

@@ -1,5 +1,7 @@
 """Small runs that the recursion's tests share."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +13,7 @@ import rmcvi
 from rmcvi import families, models
 
 
+@cache
 def linear_model() -> models.LinearGaussian:
     """Two states, three observed coordinates."""
     return models.LinearGaussian(
@@ -27,24 +30,31 @@ def stream(model: Any, length: int, seed: int = 0) -> jax.Array:
     return ys.at[1, 0].set(jnp.nan).at[length // 2].set(jnp.nan)
 
 
-def family_zoo(model: models.LinearGaussian) -> dict[str, Any]:
-    """Every amortised family, small; diagonal and full Gaussians are both among them."""
-    key, dims = jax.random.key(1), (model.dim_state, model.dim_obs)
-    small: dict[str, Any] = dict(key=key, hidden=6, memory=3)
-    return {
-        "kalman": families.LinearGaussianFamily(model),
-        "tied": families.LinearGaussianFamily(),
-        "recurrent-full": families.RecurrentFamily(
-            *dims, key=key, memory=4, width=6, diagonal=False, bound=3.0
-        ),
-        "innovation": families.InnovationFamily(model, **small),
-        "extended-full": families.ExtendedKalmanFamily(model, **small, diagonal=False),
-    }
+def _small() -> dict[str, Any]:
+    return dict(key=jax.random.key(1), hidden=6, memory=3)
 
 
-def run(recursion: Any, model: Any, family: Any, ys: jax.Array, seed: int = 0) -> Any:
-    """(final state, flat gradient increments, infos) of one compiled pass, parameters frozen."""
-    key = jax.random.key(seed)
+FAMILIES: dict[str, Callable[[models.LinearGaussian], Any]] = {
+    "kalman": lambda m: families.LinearGaussianFamily(m),
+    "tied": lambda m: families.LinearGaussianFamily(),
+    "recurrent-full": lambda m: families.RecurrentFamily(
+        m.dim_state, m.dim_obs, key=jax.random.key(1), memory=4, width=6, diagonal=False, bound=3.0
+    ),
+    "innovation": lambda m: families.InnovationFamily(m, **_small()),
+    "extended-full": lambda m: families.ExtendedKalmanFamily(m, **_small(), diagonal=False),
+}
+"""Every amortised family, small; diagonal and full Gaussians are both among them."""
+
+
+@cache
+def linear_family(name: str) -> Any:
+    """The family of that name for `linear_model`."""
+    return FAMILIES[name](linear_model())
+
+
+def follow(recursion: Any, model: Any, family: Any, ys: jax.Array) -> Any:
+    """(final state, flat gradient increments, infos) of one pass, parameters frozen."""
+    key = jax.random.key(0)
 
     def step(state, pair):
         t, y = pair
@@ -53,8 +63,10 @@ def run(recursion: Any, model: Any, family: Any, ys: jax.Array, seed: int = 0) -
         )
         return state, (ravel_pytree(eqx.filter(grads, eqx.is_array))[0], info)
 
-    def scan(state):
-        return jax.lax.scan(step, state, (jnp.arange(len(ys)), ys))
-
-    state, (grads, infos) = jax.jit(scan)(recursion.init(model, family))
+    start = recursion.init(model, family)
+    state, (grads, infos) = jax.lax.scan(step, start, (jnp.arange(len(ys)), ys))
     return state, grads, infos
+
+
+run = eqx.filter_jit(follow)
+"""Compiled; tests of equal settings and shapes share the program."""

@@ -12,7 +12,7 @@ from rmcvi import families, models
 from rmcvi.core import tree
 from rmcvi.recursion.backward import Tilts
 from rmcvi.recursion.weights import DenseWeights
-from tests.recursion._runs import family_zoo, linear_model, run, stream
+from tests.recursion._runs import linear_family, linear_model, run, stream
 
 
 def some_tilts(num: int = 12) -> tuple[families.DiagonalGaussian, Tilts]:
@@ -81,7 +81,7 @@ def test_one_dominant_weight_does_not_inflate_its_correction() -> None:
 def test_closed_and_sampled_entropy_agree_in_expectation() -> None:
     """Mean ELBO over many runs, five standard errors plus the 1 / N bias."""
     model = linear_model()
-    family, ys = family_zoo(model)["innovation"], stream(model, 4)
+    family, ys = linear_family("innovation"), stream(model, 4)
 
     def elbo(entropy, seed):
         recursion = rmcvi.RMCVI(num_particles=200, window=2, bptt=1, entropy=entropy)

@@ -11,16 +11,16 @@ from jax.flatten_util import ravel_pytree
 
 import rmcvi
 from rmcvi import models
-from tests.recursion._runs import family_zoo, linear_model, run, stream
+from tests.recursion._runs import FAMILIES, linear_family, linear_model, run, stream
 
 T = 6
 
 
-@pytest.mark.parametrize("name", list(family_zoo(linear_model())))
+@pytest.mark.parametrize("name", FAMILIES)
 def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> None:
     """Increments for phi and theta agree to 1e-10, whatever the family."""
     model = linear_model()
-    family, ys = family_zoo(model)[name], stream(model, T)
+    family, ys = linear_family(name), stream(model, T)
     settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3)
     _, windowed, infos = run(rmcvi.RMCVI(**settings, negligible=0.0), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
@@ -44,7 +44,7 @@ def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> Non
 def test_windowed_is_forward_for_every_option(settings: dict) -> None:
     """One choice of weights, entropy and control variate serves both forms."""
     model = linear_model()
-    family, ys = family_zoo(model)["innovation"], stream(model, T)
+    family, ys = linear_family("innovation"), stream(model, T)
     settings = dict(num_particles=4, window=T, bptt=3) | settings
     _, windowed, _ = run(rmcvi.RMCVI(**settings, negligible=0.0), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
@@ -54,7 +54,7 @@ def test_windowed_is_forward_for_every_option(settings: dict) -> None:
 def test_reuse_sums_the_increments_of_the_window() -> None:
     """(W14): with a window that covers the stream, t + 1 times its gradient is grad L_t."""
     model = linear_model()
-    family, ys = family_zoo(model)["innovation"], stream(model, T)
+    family, ys = linear_family("innovation"), stream(model, T)
     settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3, negligible=0.0)
     _, increments, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
     _, reused, _ = run(rmcvi.RMCVI(**settings, reuse=True), model, family, ys)
@@ -70,7 +70,7 @@ def test_reuse_sums_the_increments_of_the_window() -> None:
 def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
     """Values agree at once; gradients once the new window is full."""
     model, short, long = linear_model(), 3, 5
-    family, ys = family_zoo(model)["innovation"], stream(model, 10)
+    family, ys = linear_family("innovation"), stream(model, 10)
     reference = rmcvi.RMCVI(4, window=long, bptt=2)
     _, exact, told = run(reference, model, family, ys)
     recursion = rmcvi.RMCVI(4, window=short, bptt=2)
@@ -96,7 +96,7 @@ def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
 def test_pairs_and_moments_give_the_same_model_gradient() -> None:
     """The moment form of the transition's gradient is the sum over all pairs."""
     model = linear_model()
-    family, ys = family_zoo(model)["tied"], stream(model, T)
+    family, ys = linear_family("tied"), stream(model, T)
     recursion = rmcvi.RMCVI(num_particles=4, window=3, bptt=2)
     _, moments, _ = run(recursion, model, family, ys)
     _, pairs, _ = run(recursion, Plain(model), family, ys)
@@ -146,7 +146,7 @@ class Plain(models.AbstractModel):
 def test_truncation_error_is_what_the_mass_says() -> None:
     """A short window misses little, and `mass_beyond` shrinks with the window's length."""
     model = linear_model()
-    family, ys = family_zoo(model)["tied"], stream(model, 24)
+    family, ys = linear_family("tied"), stream(model, 24)
     beyond, error = [], []
     _, exact, _ = run(rmcvi.RMCVI(30, window=24, bptt=2, negligible=0.0), model, family, ys)
     for window in (3, 6, 12):

@@ -191,7 +191,10 @@ def after(fault: Fault, blocks: int) -> list[int]:
 def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
     """Both tables."""
     learner = SeasonalLearner(2, period=DAY, long_period=7 * DAY)
-    found = soak(learner, plain(rows, 1))
+    ordinary = plain(rows, 1)
+    # all streams at once: one program
+    everything = soak(learner, np.concatenate([ordinary, faulty(rows, 5)], 1))
+    found = Sums(*(part[:, : ordinary.shape[1]] for part in everything))
     ratio, inside = ratios(found), coverage(found)
     told: dict[str, dict[str, dict[str, float]]] = {"plain": {}, "faults": {}}
     for i, name in enumerate(KINDS):
@@ -201,7 +204,7 @@ def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
             "coverage": float(inside[place]),
             "lost": float(found.lost[:, *place].sum()),
         }
-    found = soak(learner, faulty(rows, 5))
+    found = Sums(*(part[:, ordinary.shape[1] :] for part in everything))
     ratio = ratios(found)
     healthy = np.sqrt(found.error[1:, :, 1].sum(0) / found.last[1:, :, 1].sum(0))
     for i, (name, fault) in enumerate(FAULTS.items()):

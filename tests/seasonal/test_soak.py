@@ -25,6 +25,7 @@ def test_nothing_rots(rows: int) -> None:
     column does not notice its neighbour's fault.
     """
     environment = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "JAX_ENABLE_X64")}
+    environment["NPROC"] = "1"  # threads of XLA, of which a second takes more time than it saves
     command = [sys.executable, "-m", "tests.seasonal.soak", str(rows), "--json"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

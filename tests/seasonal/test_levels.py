@@ -59,6 +59,17 @@ def test_lags_go_to_a_new_level() -> None:
     assert np.all(np.ptp(lags, 1) < 5.0), lags
 
 
+@pytest.mark.parametrize(("end", "scale"), [(ROWS, 1e-3), (ROWS - 11, 1.0)])
+def test_a_new_level_with_another_scale(end: int, scale: float) -> None:
+    """Values a thousandth as far apart, and back: units and noise follow at once, both ways."""
+    ys = 20.0 + 0.1 * seasonal(ROWS, 3)
+    usual, there = scale * np.std(ys[:, 0]), slice(ROWS - 80, end)
+    ys[there, 0] = 1e2 + 1e-3 * ys[there, 0]
+    found = run(ys)[0].learned.components
+    assert 0.2 < found.units.variance[0, 0] ** 0.5 / usual < 5.0
+    assert np.all(found.noise.variance[:, 0] > 0.01)
+
+
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
     """From row 60 on, whether it is known for a code or not."""

@@ -86,6 +86,18 @@ def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=0.06)
 
 
+def test_noise_whose_square_is_no_number() -> None:
+    """In single precision: nothing is lost, and the column is well again when it is gone."""
+    ys, rng = seasonal(ROWS, 1), np.random.default_rng(1)
+    with jax.enable_x64(False):
+        usual = run(ys, SMALL)[1]
+        ys[100:200] = 1e25 * rng.standard_normal((100, 1))
+        got = run(ys, SMALL)[1]
+    assert np.isfinite(np.stack([got.mean, got.low, got.high])[:, 2:]).all()
+    error, least = (np.mean((told.mean - ys)[220:] ** 2) for told in (got, usual))
+    assert error < 1.2 * least
+
+
 def test_long_forecasts() -> None:
     """Four of 48 rows: better than the last value, and their intervals hold what comes."""
     ys = seasonal(4 * ROWS + 48, 3)

@@ -86,6 +86,14 @@ def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=0.06)
 
 
+def test_counts_have_no_negative_bands() -> None:
+    """Where no value was below 0, nor is a prediction, nor an end of its interval."""
+    ys = np.random.default_rng(2).poisson(0.7, (ROWS, 1)) + 0.0
+    got = run(ys, SMALL)[1]
+    assert np.all(got.low[1:] >= 0.0) and np.all(got.mean[1:] >= 0.0)
+    assert np.any(got.low[24:] == 0.0)
+
+
 def test_noise_whose_square_is_no_number() -> None:
     """In single precision: nothing is lost, and the column is well again when it is gone."""
     ys, rng = seasonal(ROWS, 1), np.random.default_rng(1)

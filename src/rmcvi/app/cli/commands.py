@@ -71,9 +71,13 @@ def _load(name: str) -> Any:
         raise Refusal(f"jaxlib: {what}, expected another one")
     importlib.import_module(ABOVE.get(name, f"rmcvi.app.cli.{name}"))
     known = {info.callback.__name__: info for info in app.registered_commands if info.callback}
-    return typer.main.get_command_from_info(
+    command = typer.main.get_command_from_info(
         known[name], pretty_exceptions_short=True, rich_markup_mode="rich"
     )
+    # The terminal wraps paragraphs, not the source.
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    return command
 
 
 def _version(asked: bool) -> bool:

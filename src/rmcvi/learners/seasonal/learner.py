@@ -36,8 +36,8 @@ from rmcvi.learners.seasonal.walk import RandomWalk
 from rmcvi.learners.seasonal.warm_up import first_units
 
 HUGE, SQUARED = 1e30, 0.01
-"""Values beyond this are codes, not values; and so are those beyond this share of the largest number
-whose square is one: 2e17 in single precision."""
+"""Values beyond this are codes, not values; and so are those beyond this share of the largest
+number that has a square: 2e17 in single precision."""
 BURN = 32
 """Rows before the window of `recent`, from which its filter finds its way."""
 

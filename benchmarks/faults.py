@@ -6,8 +6,8 @@
     python benchmarks/faults.py forecasts FILE     horizons 48 and 96 of FILE, such as nyc_taxi.csv
 
 Errors are one-step root mean squares; "worst" is the largest ratio to the last value's over any
-1 000 rows after the first thousand. Nothing is hidden where we lose. Each takes a few minutes on one
-core; what it is at goes to standard error.
+1 000 rows after the first thousand. Nothing is hidden where we lose. Each takes a few minutes on a
+core of its own; what it is at goes to standard error.
 """
 
 import copy

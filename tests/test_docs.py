@@ -169,3 +169,16 @@ def test_sources_cite_what_exists(source: Path) -> None:
         assert (ROOT / page).exists(), f"{name(source)}: {page}"
     cited = set(citations(text))
     assert cited <= {*tags(), *points()}, f"{name(source)}: {cited - {*tags(), *points()}}"
+
+
+def test_promises_name_tests_that_exist() -> None:
+    """A file without a folder lies beside the one named before it, a test in that file."""
+    page, file, count = (ROOT / "docs" / "promises.md").read_text(), ROOT / "tests", 0
+    for name in re.findall(r"`((?:tests/|test_)[\w/]+\.py(?:::\w+)?|::test_\w+)`", page):
+        path, _, test = name.partition("::")
+        if path:
+            file = ROOT / path if "/" in path else file.parent / path
+        assert file.is_file(), name
+        assert f"def {test}(" in file.read_text() or not test, name
+        count += 1
+    assert count > 60

@@ -230,6 +230,13 @@ def test_streams_that_are_closed_or_full(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_help_is_wrapped_once() -> None:
+    """By the terminal: a paragraph has no line ends of its own."""
+    for name in ("learn", "forecast", "doctor"):
+        told = commands._load(name).help
+        assert "\n\n" in told and "\n" not in told.replace("\n\n", "")
+
+
 def test_help_needs_no_jax_and_no_polars() -> None:
     code = "import sys, rmcvi.app.cli as c; c.main(['--help'])"
     code += "; print({'jax', 'polars', 'numpy', 'pydantic', 'importlib.metadata'} & {*sys.modules})"

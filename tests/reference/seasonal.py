@@ -352,10 +352,12 @@ class Reference:
         moved = {i for i in range(self.d) if len(model.streak[i]) == 6}
         for i in moved:
             z, mu = np.array(model.streak[i]).T
-            spread, usual = z.std(), max(np.sqrt(model.v[i]), 1)
+            spread, usual = z.std(), np.sqrt(model.v[i])
             b, by = np.sqrt(model.b2[i]), (z.mean() - mu[0]) * np.sqrt(model.b2[i])
             model.a[i] += by
-            model.b2[i] *= spread**2 if spread > 4 * usual else 1
+            if spread > 4 * max(usual, 1) or 0 < spread < 0.01 * usual:
+                model.b2[i] *= spread**2
+                model.v[i], model.slopes[i], model.volatility[i] = 0.25, 0, 0
             model.b2[i] = max(model.b2[i], 1e-12 * model.a[i] ** 2 + 1e-30)
             rows = model.path.m[i :: self.d]
             model.path.m[i :: self.d] = np.clip((b * rows - by) / np.sqrt(model.b2[i]), -10, 10)

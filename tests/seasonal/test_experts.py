@@ -53,6 +53,20 @@ def test_weights_move_within_a_dozen_rows() -> None:
     assert weights[0, 0] < 0.01 < 0.99 < weights[-1, 0]
 
 
+def test_an_expert_that_falls_silent_does_not_lead() -> None:
+    """The best has nothing more to say: the others are weighed as if it had never been."""
+    rng, one, walk = np.random.default_rng(3), jnp.ones(1), RandomWalk.unknown(1)
+    laws = LocationScale(jnp.array([[0.0], [3.0], [jnp.nan]]), jnp.ones((3, 1)))
+    experts = Experts(laws, (False,) * 3, jnp.array([[True], [True], [False]]), one)
+    skill = eqx.tree_at(
+        lambda s: s.scores, Skill.unknown(3, 1), replace_fn=lambda v: v.at[:2].set(-12.0)
+    )
+    learn = jax.jit(lambda s, y: score(s, experts, y[None], one, walk, SETTINGS, LEVEL).skill)
+    for y in rng.standard_normal(300):
+        skill = learn(skill, jnp.asarray(y))
+    assert skill.weights(experts)[0, 0] > 0.999
+
+
 def test_widths_become_right() -> None:
     """Of an expert whose deviations are three times too large, a third; the interval covers."""
     rng = np.random.default_rng(1)

@@ -59,6 +59,17 @@ def test_lags_go_to_a_new_level() -> None:
     assert np.all(np.ptp(lags, 1) < 5.0), lags
 
 
+@pytest.mark.parametrize(("end", "scale"), [(ROWS, 1e-3), (ROWS - 11, 1.0)])
+def test_a_new_level_with_another_scale(end: int, scale: float) -> None:
+    """Values a thousandth as far apart, and back: units and noise follow at once, both ways."""
+    ys = 20.0 + 0.1 * seasonal(ROWS, 3)
+    usual, there = scale * np.std(ys[:, 0]), slice(ROWS - 80, end)
+    ys[there, 0] = 1e2 + 1e-3 * ys[there, 0]
+    found = run(ys)[0].learned.components
+    assert 0.2 < found.units.variance[0, 0] ** 0.5 / usual < 5.0
+    assert np.all(found.noise.variance[:, 0] > 0.01)
+
+
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
     """From row 60 on, whether it is known for a code or not."""
@@ -73,6 +84,26 @@ def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
             for name in ("mean", "low", "high"):
                 a, b = (np.asarray(getattr(told, name))[60:] for told in (got, without))
                 np.testing.assert_allclose(a, b, rtol=0.06)
+
+
+def test_counts_have_no_negative_bands() -> None:
+    """Where no value was below 0, nor is a prediction, nor an end of its interval."""
+    ys = np.random.default_rng(2).poisson(0.7, (ROWS, 1)) + 0.0
+    got = run(ys, SMALL)[1]
+    assert np.all(got.low[1:] >= 0.0) and np.all(got.mean[1:] >= 0.0)
+    assert np.any(got.low[24:] == 0.0)
+
+
+def test_noise_whose_square_is_no_number() -> None:
+    """In single precision: nothing is lost, and the column is well again when it is gone."""
+    ys, rng = seasonal(ROWS, 1), np.random.default_rng(1)
+    with jax.enable_x64(False):
+        usual = run(ys, SMALL)[1]
+        ys[100:200] = 1e25 * rng.standard_normal((100, 1))
+        got = run(ys, SMALL)[1]
+    assert np.isfinite(np.stack([got.mean, got.low, got.high])[:, 2:]).all()
+    error, least = (np.mean((told.mean - ys)[220:] ** 2) for told in (got, usual))
+    assert error < 1.2 * least
 
 
 def test_long_forecasts() -> None:

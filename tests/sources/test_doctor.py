@@ -66,6 +66,18 @@ def test_habits_are_not_failures() -> None:
     assert found.stuck == ()
 
 
+def test_counters_and_directions() -> None:
+    """Named with what to do; a walk, rain and noise of any range are neither."""
+    rng, table = np.random.default_rng(4), _healthy()
+    table["packets"] = (rng.poisson(3.0, 400).cumsum() % 500).tolist()
+    table["wind"] = ((350.0 + 8.0 * rng.normal(size=400).cumsum()) % 360.0).round(1).tolist()
+    table["noise"] = rng.uniform(0.0, 360.0, 400).round(1).tolist()
+    found = doctor(_table(table))
+    assert (found.counters, found.directions) == (("packets",), ("wind",))
+    assert "learn from its changes" in _about(found, "packets")[0]
+    assert "sine and cosine" in _about(found, "wind")[0]
+
+
 def test_dry_weather_is_not_a_failure() -> None:
     rng = np.random.default_rng(2)
     rain = np.where(rng.uniform(size=700) < 0.3, rng.exponential(size=700).round(1) + 0.1, 0.0)

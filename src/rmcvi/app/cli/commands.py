@@ -72,8 +72,9 @@ def _load(name: str) -> Any:
     command = typer.main.get_command_from_info(
         known[name], pretty_exceptions_short=True, rich_markup_mode="rich"
     )
+    # The terminal wraps paragraphs, not the source.
     paragraphs = (command.help or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(part.split()) for part in paragraphs)  # broken anew
+    command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     return command
 
 

@@ -91,6 +91,10 @@ class Diagnosis:
     stuck: tuple[Stuck, ...]
     outliers: tuple[Outliers, ...]
     duplicated: tuple[tuple[str, str], ...]
+    counters: tuple[str, ...]
+    """Columns that only rise, but for new starts."""
+    directions: tuple[str, ...]
+    """Columns in degrees that go from 360 to 0."""
     bad: dict[str, int]
     """Bad rows and cells by kind, as in `Counts`."""
     examples: dict[str, str]
@@ -184,6 +188,13 @@ class Diagnosis:
             yield (
                 f"{found.column}: {found.count} values are far out, the furthest {found.worst:g}"
                 f" in line {found.line}, {found.z:.3g} times as far from the middle as is usual."
+            )
+        for name in self.counters:
+            yield f"{name}: only rises; if it is a counter, learn from its changes instead."
+        for name in self.directions:
+            yield (
+                f"{name}: goes from 360 to 0; if it is a direction, learn from its sine and cosine"
+                " instead."
             )
         for a, b in self.duplicated:
             yield f"{b}: equals {a} throughout; leave one out."

@@ -26,6 +26,9 @@ _SHORTEST = 6
 """Values in the shortest run that can be stuck."""
 _COMMON = 0.1
 """Share of a column's other values from which on a value is a common one."""
+_ENOUGH, _RISING, _TURN, _TURNS = 100, 0.98, 360.0, 3
+"""Changes before a habit is seen in them; share that go up in a counter, the rest being new starts;
+a full turn in degrees, and how often a direction must have gone through it."""
 
 
 @np.errstate(over="ignore", invalid="ignore")  # differences of absurd numbers
@@ -70,6 +73,8 @@ def doctor(source: str | PathLike[str] | Readable, **options: Any) -> Diagnosis:
         stuck=tuple(run for n, column in columns.items() for run in _stuck(n, column, lines)),
         outliers=tuple(o for n, column in columns.items() if (o := _outliers(n, column, lines))),
         duplicated=_duplicated(columns),
+        counters=tuple(n for n, column in columns.items() if _is_counter(column)),
+        directions=tuple(n for n, column in columns.items() if _is_direction(column)),
         bad=dict(stream.counts.bad),
         examples=dict(stream.counts.first),
         fills=stream.counts.fills,
@@ -114,6 +119,27 @@ def _gaps(times: np.ndarray, lines: np.ndarray, step: Step | None) -> list[Gap]:
 def _is_constant(column: np.ndarray) -> bool:
     seen = column[~np.isnan(column)]
     return len(seen) == 0 or (len(seen) > 1 and bool(np.all(seen == seen[0])))
+
+
+def _is_counter(column: np.ndarray) -> bool:
+    """Whether values rise, row after row, and if they fall, then to a new start."""
+    seen = column[~np.isnan(column)]
+    change = np.diff(seen)
+    if len(change) < _ENOUGH or len(np.unique(seen)) < _SHORTEST:
+        return False
+    starts = seen[1:][change < 0.0]
+    low = seen.min() + 0.1 * (seen.max() - seen.min())
+    return bool(np.mean(change >= 0.0) >= _RISING and np.all(starts <= low))
+
+
+def _is_direction(column: np.ndarray) -> bool:
+    """Whether values between 0 and 360 move little, but for going round."""
+    seen = column[~np.isnan(column)]
+    change = np.abs(np.diff(seen))
+    if len(change) < _ENOUGH or seen.min() < 0.0 or seen.max() > _TURN:
+        return False
+    turns = int((change > 0.75 * _TURN).sum())
+    return turns >= _TURNS and float(np.median(change)) < 0.125 * _TURN
 
 
 def _runs(column: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

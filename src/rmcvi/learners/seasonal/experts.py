@@ -173,7 +173,9 @@ class Skill(eqx.Module):
         keep = 1.0 - (1.0 - KEEP) * share
         gain = share[None] * jnp.where(experts.valid, logs, 0.0)
         scores = keep[None] * experts.pick(self.scores) + gain
-        scores = jnp.maximum(scores - jnp.max(scores, 0)[None], -GAP)
+        # An expert that says nothing is not the best of them, whatever it once was.
+        best = jnp.max(jnp.where(experts.valid, scores, -jnp.inf), 0)
+        scores = jnp.clip(scores - best[None], -GAP, 0.0)
         count = experts.pick(self.count)
         rate = pace * jnp.maximum(1.0 / (count + 6.0), SLOW_WIDTH)
         ratio = errors**2

@@ -91,11 +91,14 @@ def learn(
 def _relocate(component: Component) -> tuple[Component, Bool[Array, "dy"]]:
     """Columns at a new level: everything that was learned moves there with the units.
 
-    If the values at the new level scatter far more than expected, the units widen as well.
+    If the values at the new level scatter far more or less than expected, the units follow, and how
+    much of that is noise is learned anew.
     """
     found = component.shift
     which, usual = found.certain, jnp.sqrt(component.noise.variance)
-    units = component.units.moved(found.distance, found.scale(usual), which)
+    scale = found.scale(usual)
+    units = component.units.moved(found.distance, scale, which)
+    noise = component.noise.restart(which & (scale != 1.0))
     # The rows since the shift are at the new level already; what is older moves there.
     ratio, shift = component.units.change(units)
     state, older = component.path.state, component.path.older
@@ -111,7 +114,9 @@ def _relocate(component: Component) -> tuple[Component, Bool[Array, "dy"]]:
         jnp.concatenate([there(older[:rest]), older[rest:]]),
     )
     new = eqx.tree_at(
-        lambda c: (c.units, c.path, c.shift), component, (units, path, found.ended(which))
+        lambda c: (c.units, c.path, c.noise, c.shift),
+        component,
+        (units, path, noise, found.ended(which)),
     )
     return new, which
 

@@ -35,8 +35,9 @@ from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
 from rmcvi.learners.seasonal.warm_up import first_units
 
-HUGE = 1e30
-"""Values beyond this are codes, not values."""
+HUGE, SQUARED = 1e30, 0.01
+"""Values beyond this are codes, not values; and so are those beyond this share of the largest
+number that has a square: 2e17 in single precision."""
 BURN = 32
 """Rows before the window of `recent`, from which its filter finds its way."""
 
@@ -172,7 +173,8 @@ class SeasonalLearner(AbstractLearner):
         self, state: SeasonalState, y: Float[Array, "dy"], inputs: Inputs
     ) -> tuple[SeasonalState, SeasonalInfo]:
         """Predict, score, learn."""
-        y = jnp.where(jnp.abs(y) <= HUGE, y, jnp.nan)
+        largest = min(HUGE, SQUARED * float(jnp.finfo(y.dtype).max) ** 0.5)
+        y = jnp.where(jnp.abs(y) <= largest, y, jnp.nan)
         u, phase, dt = self._clock(state, inputs)
         recent = state.recent.push(y, u, phase)
         exogenous = state.exogenous.add(u, self.settings.memory)

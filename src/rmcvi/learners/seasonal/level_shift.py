@@ -12,8 +12,9 @@ from rmcvi.core.moments import RunningMoments
 
 ENOUGH = 6
 """Far values in a row after which their level is taken for the new one: spikes are shorter."""
-WIDER = 4.0
-"""A new level whose values scatter by so many deviations is a new scale, too."""
+WIDER, FINER = 4.0, 0.01
+"""A new level whose values scatter by so many deviations, or by so small a share of what is usual,
+is a new scale, too."""
 
 
 class LevelShift(eqx.Module):
@@ -58,9 +59,13 @@ class LevelShift(eqx.Module):
         return self.values.mean - self.base
 
     def scale(self, usual: Float[Array, "dy"]) -> Float[Array, "dy"]:
-        """The new scale in units of the old: 1 unless the values scatter far more than usual."""
+        """The new scale in units of the old: 1 unless values scatter far more, or less, than usual.
+
+        Values that are all the same say nothing of it.
+        """
         scatter = jnp.sqrt(self.values.variance)
-        return jnp.where(scatter > WIDER * jnp.maximum(usual, 1.0), scatter, 1.0)
+        other = (scatter > WIDER * jnp.maximum(usual, 1.0)) | (scatter < FINER * usual)
+        return jnp.where(other & (scatter > 0.0), scatter, 1.0)
 
     def ended(self, which: Bool[Array, "dy"]) -> "LevelShift":
         """Without some columns'."""

@@ -41,6 +41,16 @@ class Noise(eqx.Module):
         mixed = 0.9 * jnp.eye(size) + 0.1
         return cls(jnp.full(size, 0.25, float), jnp.zeros((size, features)), zeros, mixed)
 
+    def restart(self, which: Bool[Array, "dy"]) -> "Noise":
+        """Some columns at a new scale: as at first, but for what they share with the others."""
+        first = Noise.prior(*self.slopes.shape)
+        return Noise(
+            jnp.where(which, first.variance, self.variance),
+            jnp.where(which[:, None], first.slopes, self.slopes),
+            jnp.where(which, first.volatility, self.volatility),
+            self.correlation,
+        )
+
     def features(self, waves: Float[Array, "h"], mu: Float[Array, "dy"]) -> Float[Array, "dy f"]:
         """f_t, a row for each column."""
         shared = jnp.broadcast_to(waves, (mu.shape[0], waves.shape[0]))

@@ -165,7 +165,7 @@ class Talkative(rmcvi.AbstractRecursion):
         grads = eqx.filter(model, eqx.is_inexact_array)
         zero = jnp.zeros(())
         t, x = state["t"] + 1.0, state["x"] + jnp.where(jnp.isnan(y[:1]), 0.0, y[:1]) ** 60
-        info = rmcvi.Info(t, zero, zero, zero, jnp.zeros(0), zero, None, jnp.zeros((), int))
+        info = rmcvi.Info.plain(t, zero, jnp.asarray(True))
         return rmcvi.Step({"t": t, "x": x / (1.0 + x)}, rmcvi.Gradients(grads, None), info)
 
     def filtered(self, state, model, family):

@@ -122,7 +122,7 @@ def test_the_way_back_takes_the_average_along() -> None:
     learner = exact(model_optimiser=fisher(), average=1.0, draws=20)
     state = learner.init(jax.random.key(0))
     far = jax.tree.map(lambda v: v + 5.0, state.theta)
-    best = Best(state.theta, state.phi, jnp.asarray(1.0), jnp.zeros((), int))
+    best = Best(state.theta, state.phi, jnp.asarray(1.0), jnp.zeros((), int), None)
     state = learner.freeze(state, model=lambda m: m.raw_emission_noise)
     state = eqx.tree_at(
         lambda s: (s.theta, s.theta_ascent.average, s.best), state, (far, far, best)

@@ -131,7 +131,7 @@ def test_learned_families_get_the_exact_gradient(entropy: str) -> None:
     ys, _ = stream(model)
 
     def last(pair):
-        return ideal_elbo(*pair, ys)[-1]
+        return ideal_elbo(pair[0], pair[1], ys)[-1]
 
     value, exact = jax.jit(jax.value_and_grad(last))((model, family))
     np.testing.assert_allclose(infos.elbo[-1], value, atol=1e-7)

@@ -81,12 +81,9 @@ def test_its_gradient_is_the_score(corrected: bool) -> None:
 def test_few_particles_reproduce_fewer_moments(particles: int, share: float) -> None:
     """All five, the four without the product, the two means, none."""
     recursion = rmcvi.NaturalRMCVI(particles)
-    state, ys = recursion.init(MODEL, FAMILY), stream(3)
-    for t, y in enumerate(ys):
-        state, _, info = recursion.step(
-            state, MODEL, FAMILY, y, rmcvi.Inputs.of(dim=0), jax.random.key(t)
-        )
-    assert float(info.calibrated) == share
+    learner, ys = fixed(MODEL, recursion), stream(3)
+    _, info = rmcvi.scan(learner, learner.init(jax.random.key(0)), ys)
+    np.testing.assert_allclose(info.step.calibrated[1:], share)
 
 
 def test_smoothing_a_sequence() -> None:

@@ -86,6 +86,7 @@ class Ascent(eqx.Module):
     """As much of an optimiser's state as is of interest here."""
 
     gate: Any
+    average: Any = None
 
 
 class Kept(eqx.Module):

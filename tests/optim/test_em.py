@@ -90,8 +90,7 @@ def test_windowed_statistics_are_the_forward_ones_and_those_of_a_functional() ->
     case, family = typical_case(), LinearGaussianFamily()
     model = LinearGaussian(F, G, S, C)
     case = case._replace(model=model, inputs=Inputs.sequence(len(case.ys)))
-    part = model.linear_transition()
-    assert part is not None
+    part: Any = model.linear_transition()
 
     def square(x_prev, x):
         v = part.pairs(x_prev, x, Inputs.of())

@@ -183,3 +183,19 @@ def test_it_survives() -> None:
     assert bool(jnp.all(jnp.isfinite(info.elbo)))
     error = jnp.sqrt(jnp.mean((learner.filter(state).mean - xs[-1]) ** 2))
     assert float(error) < 1.0
+
+
+def test_single_precision() -> None:
+    """Fifty particles, twenty moments: what the ridge leaves is taken off by the second pass."""
+    key = jax.random.key(0)
+    x = jax.random.normal(key, (50, 5), jnp.float32)
+    q = families.FullGaussian()
+    statistics = tree.ravel(jax.vmap(q.statistic)(x), 1)
+    weights = jax.nn.softmax(jax.random.normal(key, (50, 50), jnp.float32), 1)
+    means = statistics[::-1] * jnp.float32(0.5)
+    columns = q.moments(families.Natural(x[0], jnp.eye(5, dtype=jnp.float32)))[0]
+    change, share = Calibration(statistics, [columns]).correction(weights, means)
+    assert change.dtype == jnp.float32 and float(share) > 0.5
+    limited = jnp.sum(jnp.abs(change), 1) > 0.99 * LIMIT
+    told = ((weights + change) @ statistics)[~limited][:, jnp.asarray(columns)]
+    np.testing.assert_allclose(told, means[~limited][:, jnp.asarray(columns)], atol=1e-4)

@@ -23,10 +23,10 @@ def test_streaming_learns_the_posterior(tmp_path):
     assert np.isfinite(found["posterior"]["excess_rmse_percent"][-1][0])
     gaps = [gap for gap, _ in found["posterior"]["gap_to_kalman"]]
     assert gaps[-1] < 0.7 * gaps[0]
-    # The model is the true one: its ELBO is below the evidence, and rises towards it.
+    # The model is the true one: its ELBO is below the evidence but for rounding, and reaches it.
     short = [value for value, _ in found["posterior"]["held_out_evidence_minus_exact_elbo"]]
-    assert min(short) > 0.0
-    assert short[-1] < short[0]
+    assert min(short) > -1e-4
+    assert short[-1] < 0.01 * short[0]
 
 
 @pytest.mark.long
@@ -52,3 +52,13 @@ def test_oracle_bounds_every_gradient(tmp_path):
     for method in ("closed", "pathwise", "score2"):
         assert found[method]["below_evidence"][0] < 0.8 * found[method]["start"]
     assert found["score1"]["below_evidence"][0] > found["score2"]["below_evidence"][0]
+
+
+@pytest.mark.long
+def test_learning_speed(tmp_path):
+    """All keys, and parameters on their way."""
+    found = quick("learning-speed", tmp_path)
+    fisher = found["volatility"]["fisher"]
+    assert fisher["streams"] == 2 and len(fisher["bias_percent"]) == 3
+    assert 0.0 < fisher["error_over_floor"] < 10.0
+    assert set(found["chaotic"]) == {"fisher"} and (tmp_path / "speed.png").exists()

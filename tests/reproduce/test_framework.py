@@ -102,6 +102,8 @@ def moved(value: Any, key: str = "") -> tuple[Any, int]:
         return [v for v, _ in items], sum(n for _, n in items)
     if isinstance(value, list):
         return [3.0 * value[0] + 1.0, value[1]], int(key not in TIMES)
+    if value is None:  # not measured
+        return None, 0
     return f"not {value}" if isinstance(value, str) else 3.0 * value + 1.0, int(key not in TIMES)
 
 

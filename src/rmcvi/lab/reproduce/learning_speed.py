@@ -29,6 +29,7 @@ from rmcvi.lab.reproduce.experiment import (
     Workspace,
 )
 
+PARAMETERS = {"chaotic": ("rho", "gamma"), "volatility": ("level", "persistence", "noise")}
 TOLERANCES = (0.05, 0.02, 0.01)
 MARKS = 200
 """Points of a curve that are kept."""
@@ -60,9 +61,9 @@ def models_of(name: str, seed: int) -> tuple[Any, Any, Any]:
 
 def parameters_of(model: Any) -> jax.Array:
     """Those that are learned, in the units in which people state them."""
-    told, learned = model.parameters(), ("rho", "gamma", "level", "persistence", "noise")
-    kept = [name for name in learned if name in told]
-    return jnp.stack([told[name].ravel()[0] for name in (kept[:2] if "rho" in told else kept)])
+    told = model.parameters()
+    names = PARAMETERS["chaotic" if "rho" in told else "volatility"]
+    return jnp.stack([told[name].ravel()[0] for name in names])
 
 
 def learner_of(entry: Mapping[str, Any], start: Any, picked: Any) -> rmcvi.OnlineEstimator:
@@ -167,8 +168,11 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
                 "streams": len(cells),
                 "particles": entry["particles"],
                 "rows_until": [float(v) if np.isfinite(v) else None for v in np.median(until, 0)],
-                "bias_percent": [mean_and_error(100 * v) for v in final.T],
-                "floor_percent": list(100 * floor),
+                "bias_percent": {
+                    key: mean_and_error(100 * v)
+                    for key, v in zip(PARAMETERS[name], final.T, strict=True)
+                },
+                "floor_percent": dict(zip(PARAMETERS[name], 100 * floor, strict=True)),
                 "error_over_floor": float(np.sqrt(np.mean(ratio**2))),
                 "largest_over_floor": float(np.abs(ratio).max()),
             }
@@ -177,11 +181,14 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
             told = [row[k] for k in ("error_over_floor", "largest_over_floor")]
             label = f"{name}: {NAMES[entry['kind']]}, N = {entry['particles']}"
             rows.append([label, entry["length"], len(cells), *counts, *told])
+            bias = [f"{k} {m:+.2f} ({s:.2f}) %" for k, (m, s) in row["bias_percent"].items()]
             remarks.append(
                 f"{label}, {len(cells)} streams of {entry['length']}: errors "
                 f"{row['error_over_floor']:.2f} times the sampling error of maximum likelihood "
                 f"(largest {row['largest_over_floor']:.2f}), bias "
-                + ", ".join(f"{m:+.2f} ({s:.2f}) %" for m, s in row["bias_percent"])
+                + ", ".join(
+                    f"{k} {m:+.2f} ({s:.2f}) %" for k, (m, s) in row["bias_percent"].items()
+                )
                 + "."
             )
     head = ["model and method", "observations", "streams", "until 5 %", "2 %", "1 %"]

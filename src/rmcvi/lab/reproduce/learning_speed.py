@@ -185,10 +185,8 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
             remarks.append(
                 f"{label}, {len(cells)} streams of {entry['length']}: errors "
                 f"{row['error_over_floor']:.2f} times the sampling error of maximum likelihood "
-                f"(largest {row['largest_over_floor']:.2f}), bias "
-                + ", ".join(
-                    f"{k} {m:+.2f} ({s:.2f}) %" for k, (m, s) in row["bias_percent"].items()
-                )
+                f"(largest {row['largest_over_floor']:.2f}), bias {', '.join(bias)}."
+            )
                 + "."
             )
     head = ["model and method", "observations", "streams", "until 5 %", "2 %", "1 %"]

@@ -187,8 +187,6 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
                 f"{row['error_over_floor']:.2f} times the sampling error of maximum likelihood "
                 f"(largest {row['largest_over_floor']:.2f}), bias {', '.join(bias)}."
             )
-                + "."
-            )
     head = ["model and method", "observations", "streams", "until 5 %", "2 %", "1 %"]
     table = report.Table(
         [*head, "error / floor", "largest"],

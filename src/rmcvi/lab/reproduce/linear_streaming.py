@@ -200,7 +200,8 @@ def _training(kept: Mapping[str, list[dict[str, np.ndarray]]], marks: list[int])
     made, axes = report.figure(1, 2, width=9.0, height=3.8)
     for mode, some in kept.items():
         for k, cell in enumerate(some):
-            drawn = report.look("rmcvi", marker="", linestyle=LINES[mode], label=MODES[mode])
+            name = "maximum likelihood" if mode == "likelihood" else "rmcvi"
+            drawn = report.look(name, marker="", linestyle=LINES[mode], label=MODES[mode])
             drawn["label"] = None if k else drawn["label"]
             t = np.unique(np.geomspace(10, len(cell["increment"]), 300).astype(int)) - 1
             axes[0, 0].plot(t + 1, np.cumsum(cell["increment"])[t] / (t + 1), **drawn)

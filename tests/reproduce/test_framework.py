@@ -101,7 +101,8 @@ def moved(value: Any, key: str = "") -> tuple[Any, int]:
         items = [moved(v, key) for v in value]
         return [v for v, _ in items], sum(n for _, n in items)
     if isinstance(value, list):
-        return [3.0 * value[0] + 1.0, value[1]], int(key not in TIMES)
+        away = value[0] + 2.0 * abs(value[0]) + 1.0 + 5.0 * (value[1] or 0.0)
+        return [away, value[1]], int(key not in TIMES)
     if value is None:  # not measured
         return None, 0
     return f"not {value}" if isinstance(value, str) else 3.0 * value + 1.0, int(key not in TIMES)

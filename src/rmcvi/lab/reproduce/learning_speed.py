@@ -198,13 +198,13 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
 
 
 def _floor(name: str, settings: Settings, found: Mapping[str, Arrays]) -> np.ndarray:
-    """Mean over streams of the deviation that one observation leaves."""
+    """Median over streams of the deviation that one observation leaves."""
     kept = [
         np.asarray(cell["deviation"])
         for key, cell in found.items()
         if key.startswith(f"{name}-") and "deviation" in cell
     ]
-    return np.mean(kept, 0)
+    return np.median(kept, 0)
 
 
 def _curves(settings: Settings, found: Mapping[str, Arrays]) -> Drawing:
@@ -215,7 +215,7 @@ def _curves(settings: Settings, found: Mapping[str, Arrays]) -> Drawing:
                 if not key.startswith(f"{name}-{index}-"):
                     continue
                 size = 100 * np.sqrt(np.mean(np.asarray(cell["curve"]) ** 2, 1))
-                first = key.endswith(f"-{entry.get('first', 0)}")
+                first = key.endswith("-0")
                 label = NAMES[entry["kind"]] if first else None
                 axis.plot(cell["marks"], size, linewidth=0.8, label=label, **LOOKS[entry["kind"]])
         t = np.geomspace(100, max(entry["length"] for entry in methods), 50)

@@ -9,7 +9,7 @@ import pytest
 from rmcvi import Inputs
 from rmcvi.core.gaussian import covariance_of
 from rmcvi.models import AbstractGaussianModel, AbstractModel, LinearGaussian, Statistics, Tilted
-from tests.models.zoo import ZOO
+from tests.models.zoo import BASIC as ZOO
 
 PARTS = [(name, "transition") for name in ZOO]
 PARTS += [(name, "emission") for name in ("diagonal", "full", "correlated", "neural")]

@@ -1,5 +1,6 @@
 """State-space models p_theta; write your own from three log-densities and three samplers."""
 
+from rmcvi.models import zoo as zoo
 from rmcvi.models.base import AbstractModel as AbstractModel
 from rmcvi.models.base import check_densities as check_densities
 from rmcvi.models.chaotic_rnn import ChaoticRNN as ChaoticRNN

@@ -1,5 +1,8 @@
 """Additive Gaussian transition noise: x_t = f(x_{t-1}) + S e_t, and its pairwise fast path.
 
+Four methods make a model: mean and scale of transition and emission. The laws of x_0 and y_t are
+Gaussian unless their densities and samplers are overridden, and what y_t tells about x_t follows.
+
 With z = S^-1 x and mu = S^-1 f(x_prev), log m = -|z_i - mu_j|^2 / 2 + const: one matrix product for
 all pairs, and any weighted sum over pairs needs only the weights' moments.
 """
@@ -10,16 +13,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.core.gaussian import Scale, log_volume, whiten
+from rmcvi.core.gaussian import (
+    Scale,
+    colour,
+    log_density,
+    log_volume,
+    normal_log_prob,
+    whiten,
+)
 from rmcvi.core.inputs import Inputs
 from rmcvi.models.base import AbstractModel
 from rmcvi.models.linear_part import LinearPart
 
 
 class AbstractGaussianModel(AbstractModel):
-    """A model whose transition adds Gaussian noise, and whose emission has a location.
+    """A model whose transition adds Gaussian noise, and whose emission has a mean and a scale.
 
-    The last three methods describe the emission roughly, for families that imitate a Kalman step.
+    x_0 ~ N(0, I) and y_t ~ N(emission_mean, emission_scale^2) unless overridden; for another law of
+    y_t override `emission_log_prob` and `emission_sample`, and keep mean and scale true to it.
     """
 
     @abc.abstractmethod
@@ -36,13 +47,44 @@ class AbstractGaussianModel(AbstractModel):
 
     @abc.abstractmethod
     def emission_scale(self, x: Float[Array, "dx"], inputs: Inputs) -> Float[Array, "dy"]:
-        """Typical deviation of each coordinate of y_t around `emission_mean`."""
+        """Standard deviation of each coordinate of y_t; where there is none, a typical one."""
 
-    @abc.abstractmethod
     def emission_information(
         self, x: Float[Array, "dx"], seen: Float[Array, "dy"], inputs: Inputs
-    ) -> Float[Array, "dy dx"]:
-        """Rows r_k with sum_k r_k r_k' = Fisher information about x_t in what is seen of y_t."""
+    ) -> Float[Array, "k dx"]:
+        """Rows r_k with sum_k r_k r_k' = Fisher information about x_t in what is seen of y_t.
+
+        By default those in the mean, (d mean / dx) / scale: all there is for Gaussians of known
+        scale and for counts, a lower bound for every law. Override it if y_t tells by its spread.
+        """
+        jacobian = jax.jacfwd(self.emission_mean)(x, inputs)
+        return (seen / self.emission_scale(x, inputs))[:, None] * jacobian
+
+    def initial_mean(self) -> Float[Array, "dx"]:
+        """Mean of x_0."""
+        return jnp.zeros(self.dim_state)
+
+    def initial_scale(self) -> Scale:
+        """Standard deviations of x_0, or a lower Cholesky factor of its covariance."""
+        return jnp.ones(self.dim_state)
+
+    def initial_log_prob(self, x):
+        """`log N(x; mean, S S')`."""
+        return log_density(self.initial_scale(), (x - self.initial_mean())[None])[0]
+
+    def initial_sample(self, key):
+        """Draw x_0."""
+        mean = self.initial_mean()
+        noise = jax.random.normal(key, (1, *mean.shape), mean.dtype)
+        return mean + colour(self.initial_scale(), noise)[0]
+
+    def emission_log_prob(self, x, y, inputs):
+        """`log N(y; mean, scale^2)`, coordinate by coordinate."""
+        return normal_log_prob(y, self.emission_mean(x, inputs), self.emission_scale(x, inputs))
+
+    def emission_sample(self, key, x, inputs):
+        """Draw y given x."""
+        return draw_normal(key, self.emission_mean(x, inputs), self.emission_scale(x, inputs))
 
     def transition_jacobian(
         self, x_prev: Float[Array, "dx"], inputs: Inputs

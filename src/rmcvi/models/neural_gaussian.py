@@ -11,7 +11,7 @@ from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.gaussian import normal_log_prob
 from rmcvi.core.network import last_features, network
 from rmcvi.core.positive import positive, unconstrained
-from rmcvi.models.gaussian import AbstractGaussianModel, draw_normal
+from rmcvi.models.gaussian import AbstractGaussianModel
 from rmcvi.models.linear_part import LinearPart, held_noise, held_rows
 
 
@@ -126,19 +126,6 @@ class NeuralGaussian(AbstractGaussianModel):
         """Standard deviations of the observation noise."""
         del x, inputs
         return positive(self.raw_obs_noise)
-
-    def emission_log_prob(self, x, y, inputs):
-        """`log N(y; g(x, u), R)`."""
-        return normal_log_prob(y, self.emission_mean(x, inputs), positive(self.raw_obs_noise))
-
-    def emission_sample(self, key, x, inputs):
-        """Draw y given x."""
-        return draw_normal(key, self.emission_mean(x, inputs), positive(self.raw_obs_noise))
-
-    def emission_information(self, x, seen, inputs):
-        """Rows of R^-1/2 dg/dx."""
-        jacobian = jax.jacfwd(self.emission_mean)(x, inputs)
-        return (seen / positive(self.raw_obs_noise))[:, None] * jacobian
 
 
 def _last(net: eqx.nn.MLP) -> tuple[Any, Any]:

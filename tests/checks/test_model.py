@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import pytest
 
 from rmcvi import checks
-from tests.checks import _broken
-from tests.models.zoo import ZOO
+from tests.checks import _broken, _planted
+from tests.models.zoo import CLASSIC, ZOO
 
 
 @cache
@@ -26,6 +26,29 @@ def test_the_zoo_conforms(name):
     assert report.ok, str(report)
     assert all(finding.sentence == "" for finding in report.findings)
     report.raise_if_failed()
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_the_classics_conform(name):
+    """Counts have no Stein identities; nothing else is left out, and no hint is given."""
+    report = checks.model(ZOO[name]().model)
+    assert report.ok, str(report)
+    said = [finding for finding in report.findings if finding.sentence]
+    assert all("takes whole numbers only" in finding.sentence for finding in said), str(report)
+
+
+def test_four_methods_make_a_model():
+    report = checks.model(_planted.Gauges(gain=_planted.GAIN))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", _planted.PLANTED)
+def test_planted_faults_are_found(name):
+    """Each by its own check, in a sentence that says what to do."""
+    build, check, advice = _planted.PLANTED[name]
+    found = {finding.name: finding.sentence for finding in checks.model(build()).failed}
+    assert check in found, found
+    assert advice in found[check]
 
 
 def test_counts_skip_what_needs_a_density_on_the_line():

@@ -80,7 +80,7 @@ class Independent(NamedTuple):
 
     def marginal_log_prob(self, v: np.ndarray, seen: np.ndarray) -> float:
         """Of what is seen."""
-        return sum(_log_prob(self.laws[k], v[k]) for k in np.flatnonzero(seen))
+        return sum(_log_prob(self.laws[k], float(v[k])) for k in np.flatnonzero(seen))
 
     def sample(self, rng: np.random.Generator, num: int) -> np.ndarray:
         """Independent rows."""
@@ -131,7 +131,7 @@ def _wrap(angle: Any) -> Any:
 
 
 def _log_prob(law: Any, value: float) -> float:
-    return float(law.logpmf(value) if hasattr(law, "pmf") and _counts(law) else law.logpdf(value))
+    return float(law.logpmf(value) if _counts(law) else law.logpdf(value))
 
 
 def _counts(law: Any) -> bool:

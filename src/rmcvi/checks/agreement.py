@@ -76,7 +76,7 @@ def discrete(law: str, seen: Seen) -> str | None:
 def bounded(law: str, seen: Seen) -> str | None:
     """Why the law seems to live on a part of the line, judged by its density far out."""
     high = np.max(seen.log_prob, 1)[:, None, None]
-    beyond = ~np.isfinite(seen.far) | (seen.far > high)
+    beyond = (~np.isfinite(seen.far) | (seen.far > high)) & np.isinf(seen.period)
     if not np.any(beyond):
         return None
     return f"{VARIABLE[law]}[{worst(beyond)[2]}] seems to be bounded"
@@ -89,7 +89,7 @@ def stein(law: str, seen: Seen) -> str | None:
         if why is not None:
             return f"{SKIPPED}{why}, and Stein's identities need a density on the whole line"
     for i in range(len(seen.draws)):
-        sentence = _stein_at(law, seen.draws[i], seen.slope[i], seen.centre[i], seen.spread[i])
+        sentence = _stein_at(law, seen.unwrapped[i], seen.slope[i], seen.centre[i], seen.spread[i])
         if sentence is not None:
             name = "x_prev" if law == "transition" else "x"
             place = "" if law == "initial" else f" at {name} = {shown(seen.given[i])}"

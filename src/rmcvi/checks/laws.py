@@ -33,6 +33,10 @@ NUM_DRAWS = 4000
 """Standard errors of 1.6 % of a deviation: errors of a tenth are found."""
 NUM_POINTS = 3
 """Points at which conditional laws are looked at: more would tell little more."""
+TURNS = (2.0 * np.pi, 360.0)
+"""A full turn of an angle."""
+NUM_TURNED = 8
+"""Draws at which the density is asked whether it has that period."""
 FAR = 10.0
 """Ranges of the draws beyond their ends at which the density must have fallen."""
 
@@ -50,19 +54,45 @@ class Seen(eqx.Module):
     """Gradient of the log-density in the drawn value."""
     far: Any
     """Log-density at ten ranges below and above, one coordinate at a time."""
+    turned: Any
+    """Change of the log-density of some draws when a coordinate makes a full turn."""
     theta_mean: PyTree
     theta_square: PyTree
     input_slope: Any
 
     @property
+    def period(self) -> np.ndarray:
+        """Of each coordinate: a full turn if it is an angle, infinite if it is not."""
+        reach = np.max(np.ptp(np.asarray(self.draws, float), 1), 0)
+        period = np.full(reach.shape, np.inf)
+        for i, turn in enumerate(TURNS):
+            same = np.all(np.abs(self.turned[:, :, i]) < 0.01, (0, 1))
+            period = np.where(same & (reach < 1.001 * turn), turn, period)
+        return period
+
+    @property
+    def unwrapped(self) -> np.ndarray:
+        """Draws, angles as seen from the first of them."""
+        return self.draws[:, :1] + self._short_way(self.draws - self.draws[:, :1])
+
+    @property
     def centre(self) -> np.ndarray:
         """Medians."""
-        return np.median(self.draws, 1)
+        return np.median(self.unwrapped, 1)
 
     @property
     def spread(self) -> np.ndarray:
         """Median distances from the medians."""
-        return np.median(np.abs(self.draws - self.centre[:, None]), 1)
+        return np.median(np.abs(self.unwrapped - self.centre[:, None]), 1)
+
+    def residual(self, mean: np.ndarray, point: int) -> np.ndarray:
+        """Draws at one point less `mean`, angles the short way round."""
+        return self._short_way(np.asarray(self.draws[point], float) - np.asarray(mean)[None])
+
+    def _short_way(self, away: np.ndarray) -> np.ndarray:
+        angle = np.isfinite(self.period)
+        turn = np.where(angle, self.period, 1.0)
+        return np.where(angle, away - turn * np.round(away / turn), away)
 
 
 def sample(model: Any, law: str, key: Array, given: Array, inputs: Inputs) -> Array:
@@ -143,4 +173,13 @@ def _look(
         return jax.vmap(lambda v: density(theta, v, inputs.u, given, inputs.dt))(moved)
 
     far = jax.vmap(jax.vmap(beyond, (0, None, None, None)))(ends, kept[0][0, :, 0], given, inputs)
-    return (*kept, far, *jax.tree.map(lambda v: v / NUM_DRAWS, sums))
+
+    def turned(value, log_prob, given, inputs):
+        eye = jnp.eye(value.size, dtype=value.dtype)
+        shifts = jnp.asarray(TURNS, value.dtype)[:, None, None] * eye[None]
+        moved = jax.vmap(jax.vmap(lambda v: density(theta, value + v, inputs.u, given, inputs.dt)))
+        return moved(shifts) - log_prob
+
+    some, found = (v[0, :, :NUM_TURNED] for v in kept[:2])
+    by_turn = jax.vmap(jax.vmap(turned, (0, 0, None, None)))(some, found, given, inputs)
+    return (*kept, far, by_turn, *jax.tree.map(lambda v: v / NUM_DRAWS, sums))

@@ -2,7 +2,8 @@
 
     integral of exp(observed_log_prob(x, y)) dy_k = exp(observed_log_prob(x, y with y_k = NaN)),
 
-by the trapezoidal rule in s, y_k = centre + spread sinh(s), which heavy tails cannot escape.
+by the trapezoidal rule in s, y_k = centre + spread sinh(s), which heavy tails cannot escape; angles
+over one turn.
 """
 
 from typing import Any
@@ -44,13 +45,16 @@ def gaps(model: Any, trained: PyTree, seen: Seen) -> Gaps:
     x, y, centre, spread = (
         jnp.asarray(v, float) for v in (seen.given[0], seen.draws[0, 0], seen.centre[0], spread)
     )
-    return _gaps(theta, rest, x, y, probe(seen.inputs), centre, spread)
+    turn = jnp.asarray(seen.period, float)
+    return _gaps(theta, rest, x, y, probe(seen.inputs), (centre, spread, turn))
 
 
 @quick_jit
 def _gaps(
-    theta: PyTree, rest: PyTree, x: Array, y: Array, inputs: Inputs, centre: Array, spread: Array
+    theta: PyTree, rest: PyTree, x: Array, y: Array, inputs: Inputs, places: tuple[Array, ...]
 ) -> Gaps:
+    centre, spread, turn = places
+
     def observed(parts, y):
         theta, x = parts
         return log_density(eqx.combine(theta, rest), "emission", x, y, inputs)
@@ -64,9 +68,12 @@ def _gaps(
     grid = jnp.asarray(GRID, y.dtype)
 
     def along(k):
-        values = centre[k] + spread[k] * jnp.sinh(grid)
+        angle, round_trip = jnp.isfinite(turn[k]), grid / (grid[-1] - grid[0])
+        away = jnp.where(angle, turn[k] * round_trip, spread[k] * jnp.sinh(grid))
+        slope = jnp.where(angle, turn[k] / (grid[-1] - grid[0]), spread[k] * jnp.cosh(grid))
+        values = centre[k] + away
         log_prob = jax.vmap(lambda v: observed((theta, x), y.at[k].set(v)))(values)
-        return log_prob + jnp.log(jnp.cosh(grid) * spread[k])
+        return log_prob + jnp.log(slope)
 
     both = jax.value_and_grad(observed)
     one, one_slope = jax.vmap(both, (None, 0))((theta, x), holed)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from rmcvi.checks import agreement, missing, signature
+from rmcvi.checks import agreement, angles, emission, missing, signature
 from rmcvi.checks.laws import DENSITY, LAWS, NUM_POINTS, SAMPLER, Seen, look, probes
 from rmcvi.checks.report import Report, Sheet
 from rmcvi.checks.tools import normal, paths
@@ -47,6 +47,8 @@ def model(model: Any, *, trained: Any = eqx.is_inexact_array, seed: int = 0) -> 
         _check_transforms(sheet, model, law, seen)
     sheet.check("float32", lambda: signature.in_float32(model, seen), _draws(seen))
     _check_fast_paths(sheet, model, seen, seed)
+    _check_emission(sheet, model, seen)
+    _check_angles(sheet, model, seen, seed)
     return sheet.report()
 
 
@@ -143,3 +145,42 @@ def _check_fast_paths(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int
         )
         sheet.check("transition_jacobian", lambda: agreement.jacobian(said), [account])
     sheet.check("all pairs at once = one by one", lambda: agreement.fast_paths(said), [account])
+
+
+def _check_emission(sheet: Sheet, model: Any, seen: dict[str, Seen]) -> None:
+    """What families that imitate a Kalman step believe."""
+    if not isinstance(model, AbstractGaussianModel):
+        return
+    names = ["emission_mean", "emission_scale", "emission_information"]
+    needs = [*(f"shape of {name}" for name in names), FINITE.format("emission")]
+    account = "emission: its own account"
+    told: Any = sheet.compute(account, lambda: emission.told(model, seen["emission"]), needs)
+    sheet.check(
+        "emission_mean and emission_scale are the sampler's",
+        lambda: emission.place(told, seen["emission"]),
+        [account],
+    )
+    sheet.check(
+        "emission_information is the score's",
+        lambda: emission.information(told, seen["emission"]),
+        [account, AGREE.format("emission")],
+    )
+    sheet.check(
+        "initial: Gaussian",
+        lambda: emission.gaussian_start(model, seen["initial"]),
+        [AGREE.format("initial")],
+    )
+
+
+def _check_angles(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int) -> None:
+    needs = [FINITE.format(law) for law in ("initial", "emission")]
+    if not sheet.usable(*needs) or agreement.discrete("emission", seen["emission"]):
+        return
+    start, far, ways = seen["initial"], "emission: draws far out", "emission: ways between states"
+    turned: Any = sheet.compute(far, lambda: angles.turned(model, start, seed))
+    sheet.check("angles are wrapped", lambda: angles.sampler_wraps_alone(turned), [far])
+    if isinstance(model, AbstractGaussianModel):
+        found: Any = sheet.compute(
+            ways, lambda: angles.jumps(model, start, seed), ["shape of emission_mean"]
+        )
+        sheet.check("angles pass their cut", lambda: angles.mean_jumps(found), [ways])

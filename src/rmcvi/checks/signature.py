@@ -20,6 +20,8 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractGaussianModel, AbstractModel
 
 Arguments = tuple[Any, ...]
+Shape = tuple[int | None, ...]
+"""None is any length."""
 
 
 def dimensions(model: Any) -> str | None:
@@ -36,13 +38,13 @@ def dimensions(model: Any) -> str | None:
     return None
 
 
-def methods(model: Any) -> dict[str, tuple[Arguments, list[tuple[int, ...]]]]:
+def methods(model: Any) -> dict[str, tuple[Arguments, list[Shape]]]:
     """Every method with arguments to try it on, and the shapes it may return."""
     x, y, key = jnp.zeros(model.dim_state), jnp.zeros(model.dim_obs), jax.random.key(0)
     inputs = Inputs(jnp.zeros(model.dim_input), jnp.ones(()))
     dx, dy = x.shape, y.shape
     pairs = jnp.zeros((3, *dx)), jnp.zeros((2, *dx))
-    table: dict[str, tuple[Arguments, list[tuple[int, ...]]]] = {
+    table: dict[str, tuple[Arguments, list[Shape]]] = {
         "initial_sample": ((key,), [dx]),
         "initial_log_prob": ((x,), [()]),
         "transition_sample": ((key, x, inputs), [dx]),
@@ -60,22 +62,20 @@ def methods(model: Any) -> dict[str, tuple[Arguments, list[tuple[int, ...]]]]:
             "transition_jacobian": ((x, inputs), [dx + dx]),
             "emission_mean": ((x, inputs), [dy]),
             "emission_scale": ((x, inputs), [dy]),
-            "emission_information": ((x, y, inputs), [dy + dx]),
+            "emission_information": ((x, y, inputs), [(None, *dx)]),
             "moment_log_prob": ((*pairs, *moments, inputs), [()]),
         }
     return table
 
 
-def shape(
-    model: Any, name: str, arguments: Arguments, expected: list[tuple[int, ...]]
-) -> str | None:
+def shape(model: Any, name: str, arguments: Arguments, expected: list[Shape]) -> str | None:
     """One method returns one floating array of the right shape, also when traced."""
     function: Callable[..., Any] = getattr(model, name)
     got = call(f"model.{name}", lambda: eqx.filter_eval_shape(function, *arguments))
     if not isinstance(got, jax.ShapeDtypeStruct):
         return f"model.{name}: got {type(got).__name__}, expected one array"
-    if got.shape not in expected:
-        wanted = " or ".join(map(str, expected))
+    if not any(_fits(got.shape, wanted) for wanted in expected):
+        wanted = " or ".join(map(str, expected)).replace("None", "any")
         advice = ""
         if name == "emission_log_prob" and got.shape == ():
             advice = ", one number per coordinate of y: do not sum over them"
@@ -87,6 +87,12 @@ def shape(
             f"model.{name}: got dtype {got.dtype}, expected {default_dtype()} (use .astype(float))"
         )
     return None
+
+
+def _fits(got: tuple[int, ...], wanted: Shape) -> bool:
+    return len(got) == len(wanted) and all(
+        n is None or n == m for m, n in zip(got, wanted, strict=True)
+    )
 
 
 def fields(model: Any) -> str | None:

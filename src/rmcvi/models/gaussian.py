@@ -60,23 +60,19 @@ class AbstractGaussianModel(AbstractModel):
         jacobian = jax.jacfwd(self.emission_mean)(x, inputs)
         return (seen / self.emission_scale(x, inputs))[:, None] * jacobian
 
-    def initial_mean(self) -> Float[Array, "dx"]:
-        """Mean of x_0."""
-        return jnp.zeros(self.dim_state)
-
-    def initial_scale(self) -> Scale:
-        """Standard deviations of x_0, or a lower Cholesky factor of its covariance."""
-        return jnp.ones(self.dim_state)
+    def initial_moments(self) -> tuple[Float[Array, "dx"], Scale]:
+        """Mean of x_0; its standard deviations, or a lower Cholesky factor of its covariance."""
+        return jnp.zeros(self.dim_state), jnp.ones(self.dim_state)
 
     def initial_log_prob(self, x):
         """`log N(x; mean, S S')`."""
-        return log_density(self.initial_scale(), (x - self.initial_mean())[None])[0]
+        mean, scale = self.initial_moments()
+        return log_density(scale, (x - mean)[None])[0]
 
     def initial_sample(self, key):
         """Draw x_0."""
-        mean = self.initial_mean()
-        noise = jax.random.normal(key, (1, *mean.shape), mean.dtype)
-        return mean + colour(self.initial_scale(), noise)[0]
+        mean, scale = self.initial_moments()
+        return mean + colour(scale, jax.random.normal(key, (1, *mean.shape), mean.dtype))[0]
 
     def emission_log_prob(self, x, y, inputs):
         """`log N(y; mean, scale^2)`, coordinate by coordinate."""

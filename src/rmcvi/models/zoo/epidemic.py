@@ -66,13 +66,9 @@ class Epidemic(AbstractGaussianModel):
             "dispersion": positive(self.raw_dispersion),
         }
 
-    def initial_mean(self):
-        """Half are susceptible, one in fifty infectious."""
-        return jnp.log(jnp.array([0.5, 0.02]))
-
-    def initial_scale(self):
-        """Not known better than by half."""
-        return jnp.full(2, 0.5)
+    def initial_moments(self):
+        """Half are susceptible, one in fifty infectious, neither known better than by half."""
+        return jnp.log(jnp.array([0.5, 0.02])), jnp.full(2, 0.5)
 
     def transition_mean(self, x_prev, inputs):
         """One Euler step of the logs."""

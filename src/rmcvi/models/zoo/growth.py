@@ -56,9 +56,9 @@ class Growth(AbstractGaussianModel):
             "obs_noise": positive(self.raw_obs_noise),
         }
 
-    def initial_scale(self):
+    def initial_moments(self):
         """Wide enough for both modes."""
-        return jnp.full(1, 5.0)
+        return jnp.zeros(1), jnp.full(1, 5.0)
 
     def transition_mean(self, x_prev, inputs):
         """`x + dt (f(x, t) - x)`."""

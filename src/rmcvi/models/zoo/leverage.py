@@ -52,14 +52,11 @@ class Leverage(AbstractGaussianModel):
             "leverage": -jnp.square(jnp.tanh(self.raw_loading)),
         }
 
-    def initial_mean(self):
-        """The level, and no shock."""
-        return jnp.stack([self.level, jnp.zeros_like(self.level)])
-
-    def initial_scale(self):
-        """The stationary law."""
+    def initial_moments(self):
+        """The stationary law, and a shock that is still to come."""
         spread = positive(self.raw_noise) * jnp.cosh(self.raw_persistence)
-        return jnp.stack([spread, jnp.ones_like(spread)])
+        mean = jnp.stack([self.level, jnp.zeros_like(self.level)])
+        return mean, jnp.stack([spread, jnp.ones_like(spread)])
 
     def transition_mean(self, x_prev, inputs):
         """What is left of yesterday's departure, and the shared shock."""

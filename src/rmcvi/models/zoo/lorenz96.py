@@ -46,13 +46,9 @@ class Lorenz96(AbstractGaussianModel):
             "obs_noise": positive(self.raw_obs_noise),
         }
 
-    def initial_mean(self):
-        """The mean of the climate at a forcing of 8."""
-        return jnp.full(self.dim_state, 2.3)
-
-    def initial_scale(self):
-        """Its standard deviation."""
-        return jnp.full(self.dim_state, 3.6)
+    def initial_moments(self):
+        """Those of the climate at a forcing of 8."""
+        return jnp.full(self.dim_state, 2.3), jnp.full(self.dim_state, 3.6)
 
     def transition_mean(self, x_prev, inputs):
         """Runge and Kutta's step."""

@@ -49,9 +49,10 @@ class Spikes(AbstractGaussianModel):
             "rate": jnp.exp(self.bias),
         }
 
-    def initial_scale(self):
-        """The stationary standard deviations."""
-        return positive(self.raw_noise) * jnp.cosh(self.raw_persistence)
+    def initial_moments(self):
+        """The stationary law."""
+        scale = positive(self.raw_noise) * jnp.cosh(self.raw_persistence)
+        return jnp.zeros_like(scale), scale
 
     def transition_mean(self, x_prev, inputs):
         """`x + dt (a - 1) x`."""

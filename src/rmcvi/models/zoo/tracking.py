@@ -56,13 +56,10 @@ class Tracking(AbstractGaussianModel):
             "bearing_noise": positive(self.raw_bearing_noise),
         }
 
-    def initial_mean(self):
+    def initial_moments(self):
         """At home, at rest."""
-        return jnp.array([*self.home, 0.0, 0.0])
-
-    def initial_scale(self):
-        """One unit of length, a fifth of it in a step."""
-        return jnp.array([1.0, 1.0, 0.2, 0.2])
+        mean = jnp.array([*self.home, 0.0, 0.0])
+        return mean, jnp.array([1.0, 1.0, 0.2, 0.2])
 
     def transition_mean(self, x_prev, inputs):
         """A damped spring."""

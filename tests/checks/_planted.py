@@ -1,0 +1,169 @@
+"""Models with one fault each that their own densities do not show; `Gauges` has none."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rmcvi.core.gaussian import normal_log_prob
+from rmcvi.models import AbstractGaussianModel, zoo
+from rmcvi.models.gaussian import draw_normal
+from rmcvi.models.zoo.angle import wrap
+
+
+class Gauges(AbstractGaussianModel):
+    """A level and its slope, read by two gauges: four methods, and nothing wrong."""
+
+    gain: jax.Array
+    dim_state: int = 2
+    dim_obs: int = 2
+
+    def transition_mean(self, x_prev, inputs):
+        return 0.9 * x_prev + 0.1 * jnp.tanh(x_prev[::-1])
+
+    def transition_scale(self, inputs):
+        return jnp.full(2, 0.3)
+
+    def emission_mean(self, x, inputs):
+        return self.gain * x + 0.1 * x**2
+
+    def emission_scale(self, x, inputs):
+        return jnp.full(2, 0.5)
+
+
+class TenTimes(Gauges):
+    """An information that is ten times too large."""
+
+    def emission_information(self, x, seen, inputs):
+        return 10.0**0.5 * super().emission_information(x, seen, inputs)
+
+
+class NotTheMean(Gauges):
+    """An emission_mean that forgets a term of the density's."""
+
+    def emission_mean(self, x, inputs):
+        return self.gain * x
+
+    def emission_log_prob(self, x, y, inputs):
+        return normal_log_prob(y, self.gain * x + 0.1 * x**2, self.emission_scale(x, inputs))
+
+    def emission_sample(self, key, x, inputs):
+        return draw_normal(key, self.gain * x + 0.1 * x**2, self.emission_scale(x, inputs))
+
+
+class Maskless(Gauges):
+    """An information that counts what is missing."""
+
+    def emission_information(self, x, seen, inputs):
+        return super().emission_information(x, jnp.ones_like(seen), inputs)
+
+
+class LaplaceStart(Gauges):
+    """x_0 is not Gaussian."""
+
+    def initial_log_prob(self, x):
+        return jnp.sum(jax.scipy.stats.logistic.logpdf(x))
+
+    def initial_sample(self, key):
+        return jax.random.logistic(key, (2,))
+
+
+class WideScale(Gauges):
+    """A scale that is twice that of the draws."""
+
+    def emission_log_prob(self, x, y, inputs):
+        return normal_log_prob(y, self.emission_mean(x, inputs), jnp.full(2, 0.25))
+
+    def emission_sample(self, key, x, inputs):
+        return draw_normal(key, self.emission_mean(x, inputs), jnp.full(2, 0.25))
+
+    def emission_information(self, x, seen, inputs):
+        return 2.0 * super().emission_information(x, seen, inputs)
+
+
+class RateForRoot(zoo.Spikes):
+    """The rate where its root belongs."""
+
+    def emission_information(self, x, seen, inputs):
+        return (seen * self.emission_mean(x, inputs))[:, None] * self.loadings
+
+
+class OnlyTheSamplerWraps(zoo.Tracking):
+    """The bearing is drawn in [-pi, pi) and believed on the line."""
+
+    def emission_log_prob(self, x, y, inputs):
+        return normal_log_prob(y, self.emission_mean(x, inputs), self.emission_scale(x, inputs))
+
+
+class NothingWraps(OnlyTheSamplerWraps):
+    """Sampler and density agree, and both jump where the bearing passes its cut."""
+
+    def emission_sample(self, key, x, inputs):
+        return draw_normal(key, self.emission_mean(x, inputs), self.emission_scale(x, inputs))
+
+
+class TurningPendulum(zoo.Pendulum):
+    """Its mean goes on from turn to turn, and only the sampler wraps."""
+
+    def emission_log_prob(self, x, y, inputs):
+        return normal_log_prob(y, self.emission_mean(x, inputs), self.emission_scale(x, inputs))
+
+    def emission_sample(self, key, x, inputs):
+        return wrap(super().emission_sample(key, x, inputs))
+
+
+def made(kind: Any, **settings: Any) -> AbstractGaussianModel:
+    """An instance; that a subclass inherits a constructor pyright does not see."""
+    return kind(**settings)
+
+
+GAIN = jnp.asarray(1.5)
+BENEATH = (2.0, 0.0)
+"""A home from which the cut of the bearing is far: no draw of the first states is near it."""
+PLANTED = {
+    "information ten times too large": (
+        lambda: made(TenTimes, gain=GAIN),
+        "emission_information is the score's",
+        "says too much about x[",
+    ),
+    "a mean that is not the mean": (
+        lambda: made(NotTheMean, gain=GAIN),
+        "emission_mean and emission_scale are the sampler's",
+        "it must be the mean of y given x",
+    ),
+    "a rate in place of its root": (
+        lambda: made(RateForRoot, neurons=4, rate=3.0),
+        "emission_information is the score's",
+        "leave the method out",
+    ),
+    "only the sampler wraps": (
+        lambda: made(OnlyTheSamplerWraps, home=BENEATH),
+        "angles are wrapped",
+        "take the residual the short way round",
+    ),
+    "nothing wraps": (
+        lambda: made(NothingWraps, home=BENEATH),
+        "angles pass their cut",
+        "take the residual the short way round",
+    ),
+    "a pendulum that turns": (
+        lambda: made(TurningPendulum, wrapped=True),
+        "angles are wrapped",
+        "would rather see 6.283 away",
+    ),
+    "an initial law that is not Gaussian": (
+        lambda: made(LaplaceStart, gain=GAIN),
+        "initial: Gaussian",
+        "return both from model.initial_moments",
+    ),
+    "an information that ignores the mask": (
+        lambda: made(Maskless, gain=GAIN),
+        "emission_information is the score's",
+        "multiply its row k by seen[k]",
+    ),
+    "a scale that is too wide": (
+        lambda: made(WideScale, gain=GAIN),
+        "emission_mean and emission_scale are the sampler's",
+        "a variance for its root?",
+    ),
+}

@@ -268,3 +268,23 @@ def test_settings_that_cannot_work_are_refused(options: dict, message: str) -> N
     """Argument, got, expected."""
     with pytest.raises(ValueError, match=message):
         fisher(**options)
+
+
+def test_a_plateau_leads_back_to_the_start() -> None:
+    """Gradients that say nothing: from three deviations of the prior off, to its bulk."""
+    optimiser, start = fisher(), {"flat": jnp.zeros(1), "known": jnp.zeros(1)}
+    noise = jax.random.normal(jax.random.key(3), (3000, 2))
+
+    def step(carry, row):
+        state, theta = carry
+        # The second is measured with precision 1 in every row, and is 3.
+        g = {"flat": 1e-3 * row[:1], "known": theta["known"] - 3.0 - row[1:]}
+        move, state = optimiser.update(g, state, theta)
+        theta = optax.apply_updates(theta, move)
+        return (state, theta), theta
+
+    first = optimiser.init(start), {"flat": jnp.full(1, 3.0), "known": jnp.zeros(1)}
+    path = jax.jit(lambda rows: jax.lax.scan(step, first, rows)[1])(noise)
+    assert float(jnp.max(jnp.abs(path["flat"][2000:]))) < 1.0
+    late = path["known"][1000:]
+    assert abs(float(jnp.mean(late)) - 3.0) < 5.0 / 2000**0.5

@@ -1,13 +1,16 @@
 """Steps in the metric of the observed information (docs/theory/fisher.md).
 
 Increments g_t of the score are martingale differences at the optimum, so that the running mean J
-of g g' is the information in one observation. With a prior that fades, the step uphill is
+of g g' is the information in one observation. With a prior around the start, which fades, the step
+uphill at row t is
 
-    theta += a_n (J + prior / n)^-1 g,    a_n = (n + delay)^-power,
-    J     += w_n (g g' - J),              w_n = (n + 1)^-.7,
+    theta += a_n (J + prior / n)^-1 (g - r (theta - start) / t),    a_n = (n + delay)^-power,
+    J     += w_n (g g' - J),                                        w_n = (n + 1)^-.7,
 
 in this order: the metric knows earlier rows only, so the step is a martingale difference, too. n
-counts rows for each parameter, from its first gradient that is not zero.
+counts rows for each parameter, from its first gradient that is not zero. r is the prior's precision
+times its share in the metric: it leads back to the start where the data say next to nothing, as on
+the way to a persistence of 1, and nowhere else.
 
 Far from the optimum g g' is mostly the square of its mean, and these steps are too short. There the
 gradients agree with each other, which a test on their running sum finds out: as long as they do, n
@@ -60,6 +63,8 @@ class FisherBlock(eqx.Module):
     """n."""
     prior: Float[Array, "*b m"]
     """Prior precision."""
+    start: Float[Array, "*b m"]
+    """Its mean: where the parameters were."""
     path: Float[Array, "*b m"]
     """Running sum of gradients over their scale, of variance one if they are independent."""
 
@@ -117,10 +122,13 @@ class _Metric(eqx.Module):
         """a_n."""
         return jnp.maximum((rows + self.delay) ** -self.power, self.floor)
 
+    def fading(self, block: FisherBlock) -> Float[Array, "m"]:
+        """What one row counts of the prior."""
+        return block.prior / jnp.maximum(block.rows, 1).astype(block.prior.dtype)
+
     def scale(self, block: FisherBlock) -> Float[Array, "m"]:
         """Root of the information in one row, prior included."""
-        fading = block.prior / jnp.maximum(block.rows, 1).astype(block.prior.dtype)
-        return jnp.sqrt(jnp.diagonal(block.information) + fading)
+        return jnp.sqrt(jnp.diagonal(block.information) + self.fading(block))
 
     def fresh(self, block: FisherBlock, free: Bool[Array, "m"]) -> Float[Array, "m m"]:
         """Inverse of the correlation matrix of the free parameters.
@@ -136,13 +144,18 @@ class _Metric(eqx.Module):
         return cho_solve((jnp.linalg.cholesky(correlation), True), eye)
 
     def measured(
-        self, block: FisherBlock, g: Float[Array, "m"], free: Bool[Array, "m"]
+        self,
+        block: FisherBlock,
+        g: Float[Array, "m"],
+        pull: Float[Array, "m"],
+        free: Bool[Array, "m"],
     ) -> Measured:
-        """Step and lengths; what has no scale yet has no length."""
+        """Step and lengths; what has no scale yet has no length, and the prior's pull none."""
         scale = self.scale(block)
         unit = jnp.where(block.rows > 0, g / scale, 0.0)
         side = jnp.where(free, jnp.sqrt(self.pace(block.rows)), 0.0).astype(g.dtype)
-        step = side * _times(block.inverse, side * unit) / scale
+        back = pull * self.fading(block) / scale**3
+        step = side * _times(block.inverse, side * (unit + back)) / scale
         stride = jnp.max(jnp.abs(step) * jnp.sqrt(block.prior))
         squared, path = (
             jnp.maximum(jnp.sum(v * _times(block.inverse, v)), 0.0) for v in (unit, block.path)
@@ -181,7 +194,7 @@ class _Metric(eqx.Module):
         waiting = agree & (block.rows >= WARM_UP)
         rows = block.rows + (((block.rows > 0) | (g != 0.0)) & ~waiting)
         path = (1.0 - RECENT) * block.path + (RECENT * (2.0 - RECENT)) ** 0.5 * unit
-        return FisherBlock(information, block.inverse, rows, block.prior, path)
+        return FisherBlock(information, block.inverse, rows, block.prior, block.start, path)
 
 
 def fisher(
@@ -223,7 +236,8 @@ def fisher(
     def init(params: PyTree) -> Any:
         leaves = jax.tree.leaves(params)
         units = [jnp.full_like(v, scale) * jnp.maximum(1.0, _rms(v)) for v in leaves]
-        blocks = tuple(_new(unit**-2) for unit in _grouped(units, largest))
+        pairs = zip(_grouped(units, largest), _grouped(leaves, largest), strict=True)
+        blocks = tuple(_new(unit**-2, start) for unit, start in pairs)
         return FisherState(jnp.zeros((), int), jnp.zeros(()), jnp.ones(()), blocks)
 
     def update(
@@ -236,7 +250,7 @@ def fisher(
         **extra: object,
     ) -> tuple[PyTree, Any]:
         """`gate` is 0 at frozen leaves; of a row that was not `seen` nothing is learned."""
-        del params, extra
+        del extra
         leaves, structure = jax.tree.flatten(updates)
         gates = [jnp.ones(())] * len(leaves) if gate is None else jax.tree.leaves(gate)
         opened = [jnp.full(v.shape, g > 0.0) for v, g in zip(leaves, gates, strict=True)]
@@ -246,12 +260,18 @@ def fisher(
         gs = [jnp.where(informed, g, 0.0) for g in gs]
         pause = refresh or max([10, *(b.rows.shape[-1] for b in state.blocks)])
         now = informed & ((state.count % pause == 0) | (state.count < SETTLING))
+        pulls = _pulls(
+            state, None if params is None else _grouped(jax.tree.leaves(params), largest)
+        )
         blocks, views = [], []
-        for block, g, gate_of in zip(state.blocks, gs, _grouped(opened, largest), strict=True):
+        groups = zip(state.blocks, gs, pulls, _grouped(opened, largest), strict=True)
+        for block, g, pull, gate_of in groups:
             free = gate_of & (block.rows >= WARM_UP)
             inverse = jax.lax.cond(now, jax.vmap(metric.fresh), lambda b, _: b.inverse, block, free)
             blocks.append(eqx.tree_at(lambda b: b.inverse, block, inverse))
-            views.append(jax.vmap(metric.measured)(blocks[-1], g, free))
+            views.append(
+                jax.vmap(metric.measured)(blocks[-1], g, jnp.where(informed, pull, 0.0), free)
+            )
         length = metric.length(state, views)
         steps = [-(length.cut * length.gain).astype(v.step.dtype) * v.step for v in views]
         learned = tuple(
@@ -264,6 +284,14 @@ def fisher(
         return jax.tree.unflatten(structure, _ungrouped(steps, leaves)), new
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _pulls(state: FisherState, groups: Sequence[Array] | None) -> list[Array]:
+    """The prior's gradient downhill, its share in one row; none if nobody says where we are."""
+    at = [b.start for b in state.blocks] if groups is None else groups
+    rows = jnp.maximum(state.count, 1)
+    pairs = zip(at, state.blocks, strict=True)
+    return [b.prior * (v - b.start) / rows.astype(v.dtype) for v, b in pairs]
 
 
 def _times(matrix: Float[Array, "m m"], vector: Float[Array, "m"]) -> Float[Array, "m"]:
@@ -283,13 +311,13 @@ def _rms(leaf: Float[Array, "..."]) -> Float[Array, ""]:
     return jnp.sqrt(jnp.mean(leaf**2)) if leaf.size else jnp.ones((), leaf.dtype)
 
 
-def _new(prior: Float[Array, "b m"]) -> FisherBlock:
+def _new(prior: Float[Array, "b m"], start: Float[Array, "b m"]) -> FisherBlock:
     """Nothing seen."""
     groups, size = prior.shape
     zeros = jnp.zeros((groups, size, size), prior.dtype)
     inverse = zeros + jnp.eye(size, dtype=prior.dtype)[None]
     rows, path = jnp.zeros((groups, size), int), jnp.zeros_like(prior)
-    return FisherBlock(zeros, inverse, rows, prior, path)
+    return FisherBlock(zeros, inverse, rows, prior, start, path)
 
 
 def _grouped(leaves: Sequence[Array], largest: int) -> list[Array]:

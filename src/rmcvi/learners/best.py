@@ -40,22 +40,22 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
     best: Best = state.best
     known = best.merit - health.tolerance / health.usual
     keep = (now.count >= health.warmup) & (now.merit >= known) & ~now.lost
-    back = now.lost & (now.merit < known - 4.0 * health.tolerance)
+    lost = now.lost & (now.merit < known - 4.0 * health.tolerance)
     fresh = Best(
         tree.where(keep, state.theta, best.theta),
         tree.where(keep, state.phi, best.phi),
         # After going back what is known of the old merit no longer counts.
-        jnp.where(keep | back, now.merit, known),
-        best.returns + back,
+        jnp.where(keep | lost, now.merit, known),
+        best.returns + lost,
         tree.where(keep, state.em, best.em),
     )
-    theta = _back(back, best.theta, state.theta, state.theta_ascent.gate)
-    phi = _back(back, best.phi, state.phi, state.phi_ascent.gate)
+    theta = back(lost, best.theta, state.theta, state.theta_ascent.gate)
+    phi = back(lost, best.phi, state.phi, state.phi_ascent.gate)
     means = [
-        None if v.average is None else _back(back, kept, v.average, v.gate)
+        None if v.average is None else back(lost, kept, v.average, v.gate)
         for v, kept in ((state.theta_ascent, best.theta), (state.phi_ascent, best.phi))
     ]
-    em = tree.where(back, best.em, state.em)
+    em = tree.where(lost, best.em, state.em)
     return eqx.tree_at(
         lambda s: (s.theta, s.phi, s.best, s.theta_ascent.average, s.phi_ascent.average, s.em),
         state,
@@ -64,6 +64,6 @@ def go_on(health: Health, now: HealthState, state: Any) -> Any:
     )
 
 
-def _back(back: Bool[Array, ""], best: PyTree, now: PyTree, gate: PyTree) -> PyTree:
+def back(lost: Bool[Array, ""], best: PyTree, now: PyTree, gate: PyTree) -> PyTree:
     """Each parameter as it was at the best time, unless it is frozen."""
-    return jax.tree.map(lambda b, n, g: jnp.where(back & (g > 0.0), b, n), best, now, gate)
+    return jax.tree.map(lambda b, n, g: jnp.where(lost & (g > 0.0), b, n), best, now, gate)

@@ -29,6 +29,7 @@ from rmcvi.learners.learning import learn
 from rmcvi.learners.predict import predict, screen
 from rmcvi.learners.questions import AbstractStateSpaceLearner
 from rmcvi.learners.records import LearnerInfo, LearnerState
+from rmcvi.learners.trial import Trial, obey
 from rmcvi.learners.watch import Watch
 from rmcvi.models import AbstractModel
 from rmcvi.monitors import DriftDetector, SensorMonitor
@@ -60,6 +61,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
     level: float = eqx.field(static=True)
     screen_width: float | None = eqx.field(static=True)
     watch: Watch
+    trial: Trial | None
     dim_obs: int = eqx.field(static=True)
     dim_input: int = eqx.field(static=True)
 
@@ -85,6 +87,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         drift: DriftDetector | bool = True,
         sensors: SensorMonitor | bool = True,
         mask_failed: bool = False,
+        trial: bool = True,
     ):
         """Put a learner together; for the options, True means their defaults and False none.
 
@@ -112,6 +115,8 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             drift: watches the predictive score for a change.
             sensors: watches each coordinate for a failed sensor.
             mask_failed: treat coordinates of failed sensors as missing, unless most have failed.
+            trial: compare predictions with those of earlier parameters and of the family before
+                training, and go back where learning made them worse (with `health` that damps).
         """
         check_instance("model", model, AbstractModel)
         check_instance("recursion", recursion, AbstractRecursion)
@@ -146,6 +151,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
             mask_failed=bool(mask_failed),
         )
+        self.trial = Trial() if trial and watched and self.watch.damps else None
         if mask_failed and self.watch.sensors is None:
             raise ValueError("mask_failed: got True, expected False without sensors and draws")
 
@@ -170,6 +176,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             best=Best.of(theta, phi, em) if self.watch.damps else None,
             past=self._no_past() if self.recursion.history(statistics) is None else None,
             em=em,
+            trial=self.trial.init(self, theta, em) if self.trial is not None else None,
         )
 
     def differentiated(self, model: AbstractModel) -> tuple[AbstractModel, Trainable]:
@@ -265,6 +272,10 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         used = jnp.where(suspicion.masked, jnp.nan, screened)
         new, info, sound = learn(self, state, used, inputs, k_learn)
         watch, alarms, change = self.watch.conclude(watch, finite, prediction, info, suspicion)
+        if self.trial is not None and state.trial is not None and prediction is not None:
+            rows = (finite, used)
+            trial, verdict = self.trial.step(self, state, rows, inputs, prediction.log_score)
+            new, alarms = obey(self, verdict, trial, new), alarms + verdict.alarms
         new = eqx.tree_at(
             lambda s: (s.t, s.watch, s.skipped),
             new,

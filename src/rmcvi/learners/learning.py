@@ -19,6 +19,10 @@ def learn(
 ) -> tuple[LearnerState, Info, Bool[Array, ""]]:
     """`learner.steps` steps, each from the same statistics; and whether the last one was sound."""
     factor, seen = state.watch.factor, jnp.any(jnp.isfinite(y))
+    slow = jnp.ones(()), jnp.ones(())
+    if state.trial is not None:
+        slow = state.trial.theta_rate, state.trial.phi_rate
+    on_theta, on_phi = (factor * rate for rate in slow)
     on_model, on_family = learner.model_ascent, learner.family_ascent
 
     def once(i, now):
@@ -35,16 +39,18 @@ def learn(
         up, em = grads.model, None
         if learner.em is not None:
             up = eqx.combine(grads.model.base, tree.zeros(now.theta))
-        theta_ascent, theta, theta_ok = on_model.step(now.theta_ascent, now.theta, up, factor, seen)
+        theta_ascent, theta, theta_ok = on_model.step(
+            now.theta_ascent, now.theta, up, on_theta, seen
+        )
         if learner.em is not None:
-            share = jax.tree.map(lambda gate: factor * gate, theta_ascent.gate)
+            share = jax.tree.map(lambda gate: on_theta * gate, theta_ascent.gate)
             moved = eqx.combine(theta, learner.model)
             em, moved = learner.em.step(state.em, moved, grads.model, learner.trainable, share)
             theta = eqx.filter(moved, learner.trainable.model)
         # A recursion that fits q_t itself returns no gradient for the family.
         fitted = not tree.has_arrays(grads.family)
         up = tree.zeros(now.phi) if fitted else grads.family
-        phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, up, factor, seen)
+        phi_ascent, phi, phi_ok = on_family.step(now.phi_ascent, now.phi, up, on_phi, seen)
         now = eqx.tree_at(
             lambda s: (s.theta, s.phi, s.theta_ascent, s.phi_ascent, s.recursion, s.em),
             now,

@@ -11,7 +11,7 @@ from typing import Any
 
 Outline = dict[str, Any]
 Migration = Callable[[Outline], Outline]
-SCHEMA = 3
+SCHEMA = 4
 """That of this release; files of 0.1, which do not say, have 1."""
 
 
@@ -51,6 +51,8 @@ MIGRATIONS: dict[tuple[str, int], Migration] = {
     ("Best", 2): field_added("em"),
     ("", 2): lambda outline: outline | ({"em": None} if "model_ascent" in outline else {}),
     ("DenseWeights", 2): field_added("share"),
+    ("LearnerState", 3): field_added("trial"),
+    ("", 3): lambda outline: outline | ({"trial": None} if "model_ascent" in outline else {}),
 }
 """By the name of the class ("": the learner itself) and the schema that the file has."""
 

@@ -5,6 +5,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi.contract import Info, Prediction
 from rmcvi.learners.best import Best
+from rmcvi.learners.trial import TrialState
 from rmcvi.learners.watch import WatchState
 from rmcvi.optim import AscentState, EMState
 from rmcvi.recursion.history import History
@@ -28,6 +29,8 @@ class LearnerState(eqx.Module):
     """The last rows with draws of the states before them; None if the recursion keeps its own."""
     em: EMState | None
     """Statistics of the parameters that enter linearly; None without EM."""
+    trial: TrialState | None
+    """What was learned against what it was learned from; None if nothing goes back."""
 
 
 class LearnerInfo(eqx.Module):

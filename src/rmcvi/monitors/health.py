@@ -34,6 +34,8 @@ class Alarm(enum.IntFlag):
     SENSOR = 16
     UNSOUND = 32
     LOST = 64
+    FAMILY_WORSE = 128
+    MODEL_WORSE = 256
 
     @property
     def sentences(self) -> list[str]:
@@ -61,6 +63,15 @@ _SENTENCES = {
         "its last sound state, and where need be the last value was predicted instead."
     ),
     Alarm.LOST: "The learner could not be saved: it has started afresh and learns anew.",
+    Alarm.FAMILY_WORSE: (
+        "The trained family predicted worse than it did untrained: it went back to its start and "
+        "learns more slowly; use a family without training (LinearGaussianFamily) or NaturalRMCVI."
+    ),
+    Alarm.MODEL_WORSE: (
+        "The learned parameters predicted worse than earlier ones: they went back to those and "
+        "learn more slowly; the gradient is biased (more particles, another family) or steps are "
+        "too long."
+    ),
 }
 
 

@@ -51,6 +51,9 @@ TINY = 1e-30
 STRIDE = 0.02
 """Longest step with a gain, in standard deviations of the prior: a brisk rate for Adam."""
 
+LEAP = 0.2
+"""Longest step of all: off a plateau the information of earlier rows is far too small."""
+
 
 class FisherBlock(eqx.Module):
     """Some of the parameters, in b independent groups of m."""
@@ -104,7 +107,7 @@ class Length(eqx.Module):
     spread: Float[Array, ""]
     log_gain: Float[Array, ""]
     gain: Float[Array, ""]
-    """Factor far from the optimum, at least 1."""
+    """Factor far from the optimum; below 1 for a leap."""
 
 
 class _Metric(eqx.Module):
@@ -178,6 +181,7 @@ class _Metric(eqx.Module):
         reach = STRIDE * self.pace(n) / self.pace(jnp.zeros_like(n))
         stride = jnp.maximum(cut * _largest([v.stride for v in views]), TINY)
         gain = jnp.clip(reach / stride, 1.0, jnp.exp(log_gain))
+        gain = jnp.minimum(gain, LEAP / stride)
         return Length(cut, agree, spread, log_gain, gain)
 
     def learn(

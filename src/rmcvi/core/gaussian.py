@@ -62,11 +62,12 @@ def root_of(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
     In units of its deviations P gets a ridge of the size of its rounding errors.
     """
     variance = jnp.diagonal(covariance)
-    unit = jnp.sqrt(jnp.where(variance > 0.0, variance, 1.0))
+    known = variance <= 0.0
+    unit = jnp.sqrt(jnp.where(known, 1.0, variance))
     correlation = covariance / unit[:, None] / unit[None]
     ridge = 4.0 * variance.size * jnp.finfo(covariance.dtype).eps
     eye = jnp.eye(variance.size, dtype=covariance.dtype)
-    return unit[:, None] * jnp.linalg.cholesky(correlation + ridge * eye)
+    return jnp.where(known, 0.0, unit)[:, None] * jnp.linalg.cholesky(correlation + ridge * eye)
 
 
 def predict(

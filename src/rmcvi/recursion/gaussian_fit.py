@@ -66,18 +66,6 @@ class Fit(eqx.Module):
         """Effective number of particles in importance weights: all if the target is Gaussian."""
         return 1.0 / jnp.sum(jax.nn.softmax(self.unexplained) ** 2)
 
-    def weights(self) -> Float[Array, "n"]:
-        """Importance weights, as far as the particles bear them.
-
-        Their logarithms are shrunk to a standard deviation of 1, hence at least a third of the
-        particles stays in play, and where a Gaussian fits badly the ELBO takes over.
-        """
-        return jax.nn.softmax(self.unexplained / jnp.maximum(1.0, jnp.std(self.unexplained)))
-
-    def solve(self, right: Float[Array, "dx *k"]) -> Float[Array, "dx *k"]:
-        """Lambda^-1 right."""
-        return cho_solve((self.factor, True), right)
-
     def curvature(self, slopes: Float[Array, "n dx"]) -> Float[Array, "dx dx"]:
         """-E_q of the second derivatives of what has these slopes at the particles."""
         return -symmetric(slopes.T @ self.noise @ self.factor.T / len(slopes))

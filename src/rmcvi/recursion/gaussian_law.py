@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.core.gaussian import colour, covariance_of, root_of
 from rmcvi.core.inputs import Inputs
 from rmcvi.families.kalman import Moments, initial_moments
-from rmcvi.recursion.gaussian_fit import Fit
+from rmcvi.recursion.gaussian_match import Match
 
 
 class Law(eqx.Module):
@@ -58,18 +58,22 @@ class Prediction(eqx.Module):
         """Draws of x_{t-1} given z."""
         return (self.before + self.gain @ z)[None] + colour(self.rest, noise)
 
-    def posterior(self, fit: Fit) -> Law:
-        """q_t."""
-        return Law(self.at(fit.mean), self.root @ fit.spread)
+    def posterior(self, z: Match) -> Law:
+        """The law of x for that of z."""
+        return Law(self.at(z.mean), self.root @ z.root)
 
-    def posterior_tangent(self, fit: Fit, moved: "Prediction", slopes: Float[Array, "n dx"]) -> Law:
-        """Its derivative, from that of the prediction and those of h' at the particles."""
-        curved = fit.curvature(slopes)
-        mean = fit.solve(jnp.mean(slopes, 0) - curved @ fit.solve(jnp.mean(fit.slopes, 0)))
-        spread = -0.5 * fit.solve(curved @ fit.spread)
+    def posterior_tangent(
+        self,
+        z: Match,
+        moved: "Prediction",
+        values: Float[Array, "n"],
+        slopes: Float[Array, "n dx"],
+    ) -> Law:
+        """Its derivative, from those of the prediction, and of h and h' at the particles."""
+        mean, root = z.tangent(values, slopes)
         return Law(
-            moved.mean + moved.root @ fit.mean + self.root @ mean,
-            moved.root @ fit.spread + self.root @ spread,
+            moved.mean + moved.root @ z.mean + self.root @ mean,
+            moved.root @ z.root + self.root @ root,
         )
 
 

@@ -4,9 +4,9 @@ Particles of q_{t-1} give the moments of x_t before y_t, N(m-, L L'), for any tr
 with x = m- + L z, h(z) = log N(z; 0, I) + log g(m- + L z), and q_t is fitted to exp h
 (`gaussian_fit`). With d the derivative in a parameter, through f, S, g, and through q_{t-1},
 
-    gradient = sum_i w_i dh(z_i),    d mean = Lambda^-1 E_q[dh'],    d Lambda = -E_q[dh''],
+    gradient = E[dh],    d E[z] = Cov(z, dh),    d Cov(z) = Cov(z z', dh),    z held,
 
-z held: what a fit does not stand at, it does not need (docs/theory/natural.md, N5-N9).
+under the target, by importance weights around q_t (`gaussian_match`; docs/theory/natural.md).
 """
 
 from typing import Any
@@ -24,8 +24,9 @@ from rmcvi.core.gaussian import colour, whitened_normal
 from rmcvi.core.observation import Observation
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments, initial_moments
-from rmcvi.recursion.gaussian_fit import Fit, ascend
+from rmcvi.recursion.gaussian_fit import ascend
 from rmcvi.recursion.gaussian_law import Law, Prediction, initial_law, predict
+from rmcvi.recursion.gaussian_match import Match
 from rmcvi.recursion.history import History
 from rmcvi.recursion.settings import NaturalSettings
 
@@ -117,18 +118,19 @@ def step(
     fit = ascend(
         lambda z: row.target(plain, prior, z), noise, settings.num_steps, settings.rate or 1.0
     )
-    weights = fit.weights() if settings.corrected else jnp.full(len(noise), 1.0 / len(noise))
-    gradient, tangents = _derivatives(state, (model, trainable), row, prior, fit, weights)
+    now = Match.of(fit, settings.corrected)
+    weights = now.weights if settings.corrected else jnp.full(len(noise), 1.0 / len(noise))
+    gradient, tangents = _derivatives(state, (model, trainable), row, prior, now, weights)
     increment = fit.elbo
-    sound = tree.all_finite((fit.mean, fit.factor, increment, gradient, tangents))
+    sound = tree.all_finite((now, increment, gradient, tangents))
     history = state.history.push(state.carry, observed.y, observed.inputs)
     moved = FullState(
         t=state.t + 1,
-        law=prior.posterior(fit),
+        law=prior.posterior(now),
         tangents=tangents,
         elbo=state.elbo.add(increment),
         history=history,
-        smoothed=state.law.mean + prior.gain @ fit.mean,
+        smoothed=state.law.mean + prior.gain @ now.mean,
     )
     stood = eqx.tree_at(
         lambda s: (s.t, s.history), state, (state.t + 1, history.forget_last(~sound))
@@ -144,7 +146,7 @@ def _derivatives(
     learned: tuple[Any, Trainable],
     row: Row,
     prior: Prediction,
-    fit: Fit,
+    now: Match,
     weights: Float[Array, "n"],
 ) -> tuple[Any, Law]:
     """Gradient in theta of the evidence of y_t, and the derivatives of q_t.
@@ -154,7 +156,7 @@ def _derivatives(
         learned: the model, and which of its leaves.
         row: y_t and the noise.
         prior: x_t before y_t.
-        fit: q_t.
+        now: q_t.
         weights: of its particles in the gradient.
     """
     model, trainable = learned
@@ -170,11 +172,11 @@ def _derivatives(
             value = row.target(current, moved, z)
             return value + row.tilt(current, prior, z) if tilted else value
 
-        return *jax.vmap(jax.value_and_grad(h))(fit.z), moved
+        return *jax.vmap(jax.value_and_grad(h))(now.fit.z), moved
 
     def along(direction, tangent):
         values, slopes, moved = jax.jvp(at_particles, (flat, state.law), (direction, tangent))[1]
-        return weights @ values, prior.posterior_tangent(fit, moved, slopes)
+        return weights @ values, prior.posterior_tangent(now, moved, values, slopes)
 
     directions = jnp.eye(flat.size, dtype=flat.dtype)
     gradient, tangents = jax.vmap(along)(directions, state.tangents)

@@ -116,10 +116,5 @@ def test_samples_are_matched() -> None:
 
 
 def test_another_family_is_refused() -> None:
-    recursion = rmcvi.NaturalRMCVI()
-    for family in (
-        rmcvi.families.LinearGaussianFamily(),
-        rmcvi.families.LinearGaussianFamily(MODEL),
-    ):
-        with pytest.raises(ValueError, match="diagonal=True"):
-            recursion.init(MODEL, family)
+    with pytest.raises(ValueError, match="diagonal=True"):
+        rmcvi.NaturalRMCVI().init(MODEL, rmcvi.families.LinearGaussianFamily(MODEL))

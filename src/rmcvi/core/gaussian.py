@@ -56,6 +56,20 @@ def covariance_of(scale: Scale) -> Float[Array, "d d"]:
     return jnp.diag(scale**2) if scale.ndim == 1 else scale @ scale.T
 
 
+def root_of(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Lower triangular L with L L' = P, also where P is singular (integrators, lags).
+
+    In units of its deviations P gets a ridge of the size of its rounding errors.
+    """
+    variance = jnp.diagonal(covariance)
+    known = variance <= 0.0
+    unit = jnp.sqrt(jnp.where(known, 1.0, variance))
+    correlation = covariance / unit[:, None] / unit[None]
+    ridge = 4.0 * variance.size * jnp.finfo(covariance.dtype).eps
+    eye = jnp.eye(variance.size, dtype=covariance.dtype)
+    return jnp.where(known, 0.0, unit)[:, None] * jnp.linalg.cholesky(correlation + ridge * eye)
+
+
 def predict(
     covariance: Float[Array, "d d"], jacobian: Float[Array, "d d"], scale: Scale
 ) -> Float[Array, "d d"]:
@@ -117,3 +131,13 @@ def matched_normal(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "{nu
     half = jax.random.normal(key, (num // 2, dim))
     draws = jnp.concatenate([half, -half, jnp.zeros((num % 2, dim))])
     return draws / jnp.sqrt(jnp.mean(draws**2, 0))[None]
+
+
+def whitened_normal(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "n {dim}"]:
+    """Normal draws in opposite pairs whose covariance is I in the sample as well.
+
+    It takes 2 `dim` of them (randomly turned sigma points); fewer are raised to that.
+    """
+    num = max(num, 2 * dim)
+    half = jnp.linalg.qr(jax.random.normal(key, (num // 2, dim)))[0] * (0.5 * num) ** 0.5
+    return jnp.concatenate([half, -half, jnp.zeros((num % 2, dim), half.dtype)])

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+from rmcvi.core import tree
 from rmcvi.core.checks import check_int
 from rmcvi.core.inputs import Inputs
 from rmcvi.families.exponential import AbstractExponentialFamily
@@ -43,6 +44,27 @@ class AbstractFamily(eqx.Module, Generic[Distribution]):
     @abc.abstractmethod
     def potential(self, model: Any, carry: PyTree, x: Float[Array, "dx"], inputs: Inputs) -> PyTree:
         """Natural parameter that x_t adds to eta_{t-1}; `carry` is a_{t-1}, `inputs` those of t."""
+
+    def sample(self, carry: PyTree, key: Key[Array, ""], num: int) -> Float[Array, "{num} dx"]:
+        """Draws from q_t."""
+        return self.distribution.sample(key, self.marginal(carry), num)
+
+    def sample_back(
+        self,
+        model: Any,
+        carry: PyTree,
+        x: Float[Array, "n dx"],
+        inputs: Inputs,
+        key: Key[Array, ""],
+    ) -> Float[Array, "n dx"]:
+        """One draw from q_{t-1|t}(x, .) for each x; arguments as those of `potential`."""
+        eta = self.marginal(carry)
+
+        def one(k, x_i):
+            kernel = tree.add(eta, self.potential(model, carry, x_i, inputs))
+            return self.distribution.sample(k, kernel, 1)[0]
+
+        return jax.vmap(one)(jax.random.split(key, len(x)), x)
 
     def project(self) -> "AbstractFamily":
         """The nearest admissible parameters, applied after each gradient step."""

@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from rmcvi.core import gaussian
@@ -153,6 +154,22 @@ def linearised_potential(
     residual = x - model.transition_mean(mean, inputs)
     rows, white = whiten(scale, jacobian.T).T, whiten(scale, residual[None])[0]
     return rows.T @ white, rows.T @ rows
+
+
+def backward_law(
+    model: KalmanModel, now: Moments, inputs: Inputs
+) -> tuple[Float[Array, "dx"], Float[Array, "dx dx"], Float[Array, "dx dx"]]:
+    """m-, G and C: given x_t = x, x_{t-1} is N(m + G (x - m-), C), with f linearised at m.
+
+    G = P F' P-^-1 and Joseph's form of C take no inverse of the noise, which may be singular.
+    """
+    jacobian, scale = model.transition_jacobian(now.mean, inputs), model.transition_scale(inputs)
+    root = gaussian.root_of(gaussian.predict(now.covariance, jacobian, scale))
+    gain = cho_solve((root, True), jacobian @ now.covariance).T
+    kept = jnp.eye(now.mean.size, dtype=now.mean.dtype) - gain @ jacobian
+    noise = gaussian.symmetric(gain @ gaussian.covariance_of(scale) @ gain.T)
+    covariance = gaussian.symmetric(kept @ now.covariance @ kept.T) + noise
+    return model.transition_mean(now.mean, inputs), gain, covariance
 
 
 def expand(

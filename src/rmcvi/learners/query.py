@@ -64,12 +64,11 @@ def _smooth(learner: Any, state: Any, lag: int, num: int, key: Key[Array, ""]) -
     kept = history(learner, state)
     rows, model = kept.y.shape[0], learner.model_at(state)
     carries, inputs = jax.tree.map(lambda v: v[rows - lag :], (kept.carry, kept.inputs))
+    k_last, k_back = jax.random.split(key)
+    last = learner.draw(state, k_last, num)
     if state.past is not None:
-        k_last, k_back = jax.random.split(key)
-        last = learner.draw(state, k_last, num)
         return backward_simulation(model, carries, last, inputs, k_back)
-    last = state.recursion.cloud.proposal
-    return backward_trajectories(model, learner.family_at(state), carries, last, inputs, key, num)
+    return backward_trajectories(model, learner.family_at(state), carries, last, inputs, k_back)
 
 
 def smooth_sequence(
@@ -104,11 +103,11 @@ def _smooth_sequence(
     num: int,
 ) -> Smoothed:
     """Filter forwards, then draw backwards."""
-    k_forward, k_back = jax.random.split(key)
+    k_forward, k_last, k_back = jax.random.split(key, 3)
     before, now = recursion.carries(model, family, ys, inputs, k_forward)
-    last = family.marginal(jax.tree.map(lambda v: v[-1], now))
+    last = family.sample(jax.tree.map(lambda v: v[-1], now), k_last, num)
     rows, later = jax.tree.map(lambda v: v[1:], (before, inputs))
-    return backward_trajectories(model, family, rows, last, later, k_back, num)
+    return backward_trajectories(model, family, rows, last, later, k_back)
 
 
 def simulate(

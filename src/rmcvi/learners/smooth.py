@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.contract import Smoothed
-from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
@@ -15,34 +14,23 @@ def backward_trajectories(
     model: AbstractModel,
     family: AbstractFamily,
     carries: PyTree,
-    last: PyTree,
+    last: Float[Array, "num dx"],
     inputs: Inputs,
     key: Key[Array, ""],
-    num: int,
 ) -> Smoothed:
-    """`num` draws of (x_{t-T}, ..., x_t); row s of `carries`, `inputs` holds a_{s-1} and inputs_s.
+    """Draws of (x_{t-T}, ..., x_t) that end in `last`, draws of x_t.
 
-    `last` is the natural parameter of q_t.
+    Row s of `carries` and `inputs` holds a_{s-1} and inputs_s.
     """
-    q = family.distribution
-    k_last, k_back = jax.random.split(key)
-    x = q.sample(k_last, last, num)
 
     def back(x, row):
         carry, inputs, k = row
-        eta_prev = family.marginal(carry)
-
-        def one(k, x_i):
-            eta = tree.add(eta_prev, family.potential(model, carry, x_i, inputs))
-            return q.sample(k, eta, 1)[0]
-
-        x_prev = jax.vmap(one)(jax.random.split(k, num), x)
+        x_prev = family.sample_back(model, carry, x, inputs, k)
         return x_prev, x_prev
 
-    steps = inputs.dt.shape[0]
-    rows = (carries, inputs, jax.random.split(k_back, steps))
-    _, earlier = jax.lax.scan(back, x, rows, reverse=True)
-    return Smoothed(jnp.moveaxis(jnp.concatenate([earlier, x[None]]), 0, 1))
+    rows = (carries, inputs, jax.random.split(key, inputs.dt.shape[0]))
+    _, earlier = jax.lax.scan(back, last, rows, reverse=True)
+    return Smoothed(jnp.moveaxis(jnp.concatenate([earlier, last[None]]), 0, 1))
 
 
 def backward_simulation(

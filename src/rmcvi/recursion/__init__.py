@@ -12,7 +12,8 @@ from rmcvi.recursion.ideal_finite import batch_elbo as batch_elbo
 from rmcvi.recursion.ideal_finite import ideal_finite_elbo as ideal_finite_elbo
 from rmcvi.recursion.ideal_linear import ideal_elbo as ideal_elbo
 from rmcvi.recursion.natural import NaturalRMCVI as NaturalRMCVI
-from rmcvi.recursion.natural import NaturalState as NaturalState
+from rmcvi.recursion.natural_diagonal import NaturalState as NaturalState
+from rmcvi.recursion.natural_full import FullState as FullState
 from rmcvi.recursion.per_step import PerStepRMCVI as PerStepRMCVI
 from rmcvi.recursion.per_step import PerStepState as PerStepState
 from rmcvi.recursion.rmcvi import RMCVI as RMCVI

@@ -1,100 +1,42 @@
 """RMCVI by natural-gradient steps: q_t is fitted to y_t, its kernel is tied to the model.
 
-With the potential the transition density, linearised at the mean of q_{t-1}, all that is left to
-fit at time t is q_t = N(m, diag(1 / p)). A step of length r uses derivatives of h = h_t in x_t,
+The family has no parameters, so nothing about q has to be learned: a few steps of the kind
 
-    p <- (1 - r) p - r E_q[h''],    m <- m + r E_q[h'] / p,    E_q[h''] = E_q[h' (x - m)] p,
+    precision <- (1 - r) precision - r E_q[h''],    mean <- mean + r precision^-1 E_q[h']
 
-(theorems of Bonnet and Price): Newton's method averaged over q_t, which stops where the ELBO does.
-
-h itself is estimated with little bias at few particles (docs/theory/natural.md): the weights are
-left with the part of h_{t-1} that log q_{t-1} does not explain, the rest is averaged over draws
-from the kernel itself, whose law is known:
-
-    h(x) = sum_j w_j {H_j - log q_{t-1}(x_j)} + E[log q_{t-1} + log m - log q_{t-1|t}] + log g(x).
+at each observation find q_t (docs/theory/natural.md). With `LinearGaussianFamily()` q_t has a full
+covariance and the prediction is moment-matched (`natural_full`); with `diagonal=True` coordinates
+are independent and h_t is carried from step to step at the particles (`natural_diagonal`).
 """
 
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
-from rmcvi.contract import (
-    AbstractRecursion,
-    Filtered,
-    Gradients,
-    Info,
-    Step,
-    Trainable,
-)
-from rmcvi.core import tree
+from rmcvi.contract import AbstractRecursion, Filtered, Trainable
 from rmcvi.core.checks import check_array, check_instance, check_int, check_real
-from rmcvi.core.compensated import CompensatedSum
-from rmcvi.core.gaussian import colour, log_density, matched_normal
 from rmcvi.core.inputs import Inputs
-from rmcvi.families import DiagonalGaussian, LinearGaussianFamily
-from rmcvi.families.kalman import Moments, predict
+from rmcvi.core.observation import Observation
+from rmcvi.families import LinearGaussianFamily
+from rmcvi.families.kalman import check_kalman
 from rmcvi.models import AbstractModel
+from rmcvi.recursion import natural_diagonal, natural_full
 from rmcvi.recursion.history import History
-from rmcvi.recursion.tied import Kernel, natural_ascent
-from rmcvi.recursion.value import Cloud, empty_cloud
-
-
-class NaturalState(eqx.Module):
-    """What the next step needs, the recent past, and E[x_{t-1} | y_{0:t}]."""
-
-    t: Int[Array, ""]
-    carry: Moments
-    cloud: Cloud
-    tangents: PyTree
-    """Gradient of h in theta at the particles, centred."""
-    offset: CompensatedSum
-    entropy: Float[Array, ""]
-    history: History
-    smoothed: Float[Array, "dx"]
-
-
-class Fitted(eqx.Module):
-    """q_t as fitted, its particles, and what is known at them."""
-
-    mean: Float[Array, "dx"]
-    scale: Float[Array, "dx"]
-    x: Float[Array, "n dx"]
-    values: Float[Array, "n"]
-    """h_t, up to the running offset."""
-    log_q: Float[Array, "n"]
-    weights: Float[Array, "n m"]
-    conditional: Float[Array, "n dx"]
-    """E[x_{t-1}] given each particle."""
-    kernel: Kernel
-    inner: Float[Array, "m dx"]
-
-    def __init__(self, mean: Array, scale: Array, x: Array, h: Any, kernel: Kernel, inner: Array):
-        self.mean, self.scale, self.x = mean, scale, x
-        self.values, self.log_q = h(x), log_density(scale, x - mean[None])
-        self.weights = jax.vmap(kernel.weights)(x)
-        self.conditional = jax.vmap(kernel.conditional)(x)
-        self.kernel, self.inner = kernel, inner
-
-    @property
-    def mean_value(self) -> Float[Array, ""]:
-        """What must be added to the running offset of h."""
-        return jnp.mean(self.values)
 
 
 class NaturalRMCVI(AbstractRecursion):
     """A few natural-gradient steps per observation, for models with a Gaussian transition.
 
-    Goes with `LinearGaussianFamily(diagonal=True)`, which has no parameters. theta is learned from
-    one gradient per particle: cheap for few parameters, O(N P) for many.
+    Goes with `LinearGaussianFamily()`, or with `LinearGaussianFamily(diagonal=True)` where
+    coordinates are independent given the past; neither has parameters.
     """
 
     num_particles: int = eqx.field(static=True)
     num_steps: int = eqx.field(static=True)
     num_inner: int = eqx.field(static=True)
-    rate: float = eqx.field(static=True)
+    rate: float | None = eqx.field(static=True)
     corrected: bool = eqx.field(static=True)
     lag: int = eqx.field(static=True)
 
@@ -104,18 +46,20 @@ class NaturalRMCVI(AbstractRecursion):
         *,
         num_steps: int = 4,
         num_inner: int = 4,
-        rate: float = 0.7,
+        rate: float | None = None,
         corrected: bool = True,
         lag: int = 16,
     ):
         """Choose the effort.
 
         Args:
-            num_particles: N; with 2.5 for each mean and product of the states (50 for five states)
-                the gradient in theta has next to no bias.
+            num_particles: N. Full covariances take at least 2 for each state, and fewer are raised
+                to that; diagonal ones 2.5 for each mean and product of the states (50 for five
+                states), with which the gradient in theta has next to no bias.
             num_steps: natural-gradient steps per observation.
             num_inner: draws from each backward kernel.
-            rate: length of a step; 1 goes all the way to the local optimum.
+            rate: length of a step; 1 goes all the way to the local optimum (default: 1, .7 if
+                coordinates are independent).
             corrected: average the gradient in theta with importance weights, so that it climbs the
                 likelihood; False climbs the ELBO.
             lag: how far back `smooth` and `recent` can look.
@@ -123,7 +67,7 @@ class NaturalRMCVI(AbstractRecursion):
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.num_steps = check_int("num_steps", num_steps)
         self.num_inner = check_int("num_inner", num_inner, 2)
-        self.rate = 1.0 if rate == 1.0 else check_real("rate", rate, 0.0, 1.0)
+        self.rate = rate if rate is None or rate == 1.0 else check_real("rate", rate, 0.0, 1.0)
         self.corrected = bool(corrected)
         self.lag = check_int("lag", lag)
 
@@ -131,93 +75,23 @@ class NaturalRMCVI(AbstractRecursion):
         """The state before the first observation."""
         check_instance("model", model, AbstractModel)
         check_instance("family", family, LinearGaussianFamily)
-        if family.kalman is not None or not isinstance(family.distribution, DiagonalGaussian):
+        if family.kalman is not None:
             raise ValueError(
-                "family: got one with its own model or a full covariance, expected "
+                "family: got one with a model of its own, expected LinearGaussianFamily() or "
                 "LinearGaussianFamily(diagonal=True)"
             )
-        carry = family.initial_carry(model)
-        theta = eqx.filter(model, (trainable or Trainable()).model)
-        cloud = empty_cloud(family, model, self.num_particles, jax.random.key(0))
-        return NaturalState(
-            t=jnp.zeros((), int),
-            carry=carry,
-            cloud=cloud,
-            tangents=tree.zeros(theta, self.num_particles),
-            offset=CompensatedSum.zeros(),
-            entropy=jnp.zeros(()),
-            history=History.empty(self.lag, carry, model.dim_obs, model.dim_input),
-            smoothed=cloud.origin,
-        )
+        check_kalman("model", model)
+        trained = (trainable or Trainable()).model
+        if family.diagonal:
+            return natural_diagonal.init(self, model, family, eqx.filter(model, trained))
+        return natural_full.init(self, model, trained)
 
-    def step(self, state, model: Any, family: Any, y, inputs, key, trainable=None):
-        """Fit q_t to y_t, then move the statistics on."""
+    def step(self, state: Any, model, family: Any, y, inputs, key, trainable=None):
+        """Fit q_t to y_t, then move what theta's gradient needs."""
         check_array("y", y, (model.dim_obs,))
-        theta, rest = eqx.partition(model, (trainable or Trainable()).model)
-        k_outer, k_inner = jax.random.split(key)
-        noise = matched_normal(k_outer, self.num_particles, model.dim_state)
-        inner = matched_normal(k_inner, self.num_inner, model.dim_state)
-        plain, first = model.untilted, state.t == 0
-        kernel = Kernel.of(family, plain, state.carry, state.cloud, inputs)
-
-        def log_joint(model, x, x_prev, weights):
-            before = weights @ model.pairwise_log_prob(x_prev, x[None], inputs)[0]
-            prior = jnp.where(first, model.initial_log_prob(x), before)
-            return prior + model.observed_log_prob(x, y, inputs)
-
-        def h(x):
-            back, x_prev = kernel.terms(x, inner)
-            equal = jnp.full(self.num_inner, 1.0 / self.num_inner)
-            return jnp.where(first, 0.0, back) + log_joint(plain, x, x_prev, equal)
-
-        def slope(x, x_prev, weights):
-            def joint(v):
-                return log_joint(eqx.combine(v, rest), x, x_prev, weights)
-
-            return jax.grad(joint)(theta)
-
-        prior = predict(plain, state.carry, inputs)
-        unit = jnp.sqrt(jnp.diagonal(prior.covariance))
-        mean, scale = natural_ascent(h, prior.mean, unit, noise, self.num_steps, self.rate)
-        fitted = Fitted(mean, scale, mean[None] + colour(scale, noise), jax.vmap(h), kernel, inner)
-        tangents, gradient, share = self._tangents(state, fitted, slope, first)
-        new, sound = _move(state, fitted, family, tangents, gradient, y, inputs)
-        gradient = tree.where(sound, gradient, tree.zeros(gradient))
-        ess = jnp.mean(1.0 / jnp.sum(fitted.weights**2, 1))
-        info = Info.plain(
-            new.offset.value + new.entropy,
-            jnp.where(sound, fitted.mean_value, 0.0) + new.entropy - state.entropy,
-            sound,
-            jnp.where(first, float(self.num_particles), ess),
-            calibrated=share,
-        )
-        return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
-
-    def _tangents(
-        self, state: NaturalState, fitted: "Fitted", slope: Any, first: Bool[Array, ""]
-    ) -> tuple[PyTree, PyTree, Float[Array, ""]]:
-        """V at the particles (N4), centred, the gradient, and how well weights are calibrated."""
-        kernel, calibration = fitted.kernel, fitted.kernel.calibration()
-        if self.corrected:
-            back, now = kernel.corrected(fitted.x), jax.nn.softmax(fitted.values - fitted.log_q)
-        else:
-            now = jnp.full(self.num_particles, 1.0 / self.num_particles)
-            back = fitted.weights
-        moments = kernel.moments(fitted.conditional)
-        change, share = calibration.correction(fitted.weights, moments)
-        back = back + change
-        carried = jax.tree.map(lambda v: jnp.tensordot(back, v, 1), state.tangents)
-        carried = tree.where(first, tree.zeros(carried), carried)
-        if len(calibration.columns) > fitted.x.shape[1]:
-            x_prev, weights = state.cloud.x, back
-            fresh = jax.vmap(slope, (0, None, 0))(fitted.x, x_prev, weights)
-        else:  # too few for second moments: draws from the kernel itself have them
-            x_prev = jax.vmap(kernel.draws, (0, None))(fitted.conditional, fitted.inner)
-            weights = jnp.full(self.num_inner, 1.0 / self.num_inner)
-            fresh = jax.vmap(slope, (0, 0, None))(fitted.x, x_prev, weights)
-        total = tree.add(carried, fresh)
-        gradient = jax.tree.map(lambda v: jnp.tensordot(now, v, 1), total)
-        return jax.tree.map(lambda v, g: v - g[None], total, gradient), gradient, share
+        form = natural_diagonal if family.diagonal else natural_full
+        observed = Observation(y, inputs, state.t == 0)
+        return form.step(self, state, model, family, observed, key, trainable or Trainable())
 
     def filtered(self, state, model, family):
         """Moments of q_t."""
@@ -225,9 +99,9 @@ class NaturalRMCVI(AbstractRecursion):
 
     def draw(self, state, model, family, key, num):
         """Draws from q_t."""
-        return family.distribution.sample(key, state.cloud.proposal, num)
+        return state.draw(family, key, num)
 
-    def history(self, state: NaturalState) -> History:
+    def history(self, state: Any) -> History:
         """Carries, observations and inputs of the last rows."""
         return state.history
 
@@ -249,34 +123,3 @@ class NaturalRMCVI(AbstractRecursion):
 
         start = self.init(model, family, nothing)
         return jax.lax.scan(step, start, (ys, inputs, jax.random.split(key, len(ys))))[1]
-
-
-def _move(
-    state: NaturalState,
-    fitted: Fitted,
-    family: LinearGaussianFamily,
-    tangents: PyTree,
-    gradient: PyTree,
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-) -> tuple[NaturalState, Bool[Array, ""]]:
-    """The next state, which stands still if anything is not finite, and whether all is."""
-    numbers = (fitted.values, fitted.mean, fitted.scale, gradient, tangents)
-    sound = tree.all_finite(numbers)
-    carry = Moments(fitted.mean, jnp.diag(fitted.scale**2), jnp.zeros(()))
-    centred, origin = fitted.values - fitted.mean_value, jnp.mean(fitted.x, 0)
-    history = state.history.push(state.carry, y, inputs)
-    moved = NaturalState(
-        t=state.t + 1,
-        carry=carry,
-        cloud=Cloud(fitted.x, centred, family.marginal(carry), origin, state.cloud.terminal),
-        tangents=tangents,
-        offset=state.offset.add(fitted.mean_value),
-        entropy=-jnp.mean(fitted.log_q),
-        history=history,
-        smoothed=jnp.mean(fitted.conditional, 0),
-    )
-    stood = eqx.tree_at(
-        lambda s: (s.t, s.history), state, (state.t + 1, history.forget_last(~sound))
-    )
-    return tree.where(sound, moved, stood), sound

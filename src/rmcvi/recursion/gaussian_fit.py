@@ -1,0 +1,113 @@
+"""A full Gaussian fitted to prior times likelihood, in coordinates in which the prior is N(0, I).
+
+x = m + L z with N(m, L L') the prediction, h(z) = log N(z; 0, I) + log g(m + L z), and
+q = N(mu, Lambda^-1). A step of length r uses derivatives at particles z_i = mu + B e_i, where
+B B' = Lambda^-1 and the e_i have mean 0 and covariance I in the sample,
+
+    Lambda <- (1 - r) Lambda + r C,    C = -E_q[h''] = -sym E[h'(z_i) e_i'] B^-1,
+    mu     <- mu + r Lambda^-1 E_q[h'],
+
+by the theorems of Bonnet and Price. Nothing is ever divided by the prediction's covariance, which
+may be singular (docs/theory/natural.md).
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float
+
+from rmcvi.core.gaussian import symmetric
+
+LEAST = 0.5
+"""Smallest precision of q in the units of the prediction's: observations inform."""
+REACH = 3.0
+"""A step of the mean is no longer than this many standard deviations of the prediction."""
+SLACK = 1e-4
+"""Of the objective, in nats: what rounding may seem to lose."""
+
+
+class Fit(eqx.Module):
+    """q, its particles, and h at them."""
+
+    mean: Float[Array, "dx"]
+    factor: Float[Array, "dx dx"]
+    """Lower triangular, Lambda = factor factor'."""
+    noise: Float[Array, "n dx"]
+    z: Float[Array, "n dx"]
+    values: Float[Array, "n"]
+    slopes: Float[Array, "n dx"]
+
+    @property
+    def objective(self) -> Float[Array, ""]:
+        """E_q[h - log q], up to a constant."""
+        return jnp.mean(self.values) - jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+
+    @property
+    def spread(self) -> Float[Array, "dx dx"]:
+        """B."""
+        eye = jnp.eye(self.mean.size, dtype=self.mean.dtype)
+        return solve_triangular(self.factor, eye, lower=True, trans="T")
+
+    @property
+    def elbo(self) -> Float[Array, ""]:
+        """E_q[h - log q]."""
+        return self.objective + 0.5 * self.mean.size
+
+    @property
+    def unexplained(self) -> Float[Array, "n"]:
+        """Log of target over q at the particles, up to a constant."""
+        return self.values + 0.5 * jnp.sum(self.noise**2, 1)
+
+    @property
+    def ess(self) -> Float[Array, ""]:
+        """Effective number of particles in importance weights: all if the target is Gaussian."""
+        return 1.0 / jnp.sum(jax.nn.softmax(self.unexplained) ** 2)
+
+    def curvature(self, slopes: Float[Array, "n dx"]) -> Float[Array, "dx dx"]:
+        """-E_q of the second derivatives of what has these slopes at the particles."""
+        return -symmetric(slopes.T @ self.noise @ self.factor.T / len(slopes))
+
+
+Target = Callable[[Float[Array, "dx"]], Float[Array, ""]]
+
+
+def ascend(target: Target, noise: Float[Array, "n dx"], num_steps: int, rate: float) -> Fit:
+    """The fit after `num_steps` steps from the prior; one that loses is taken back and halved."""
+
+    def evaluate(mean, factor):
+        z = mean[None] + solve_triangular(factor, noise.T, lower=True, trans="T").T
+        values, slopes = jax.vmap(jax.value_and_grad(target))(z)
+        return Fit(mean, factor, noise, z, values, slopes)
+
+    def step(_, now):
+        fit, rate = now
+        precision = fit.factor @ fit.factor.T
+        moved = (1.0 - rate) * precision + rate * bounded(fit.curvature(fit.slopes))
+        factor = jnp.linalg.cholesky(moved)
+        move = rate * cho_solve((factor, True), jnp.mean(fit.slopes, 0))
+        move = move * REACH / jnp.maximum(jnp.sqrt(move @ move), REACH)
+        new = evaluate(fit.mean + move, factor)
+        better = new.objective >= fit.objective - SLACK
+        fit = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, fit)
+        return fit, jnp.where(better, rate, 0.5 * rate)
+
+    dim = noise.shape[1]
+    start = evaluate(jnp.zeros(dim, noise.dtype), jnp.eye(dim, dtype=noise.dtype))
+    return jax.lax.fori_loop(0, num_steps, step, (start, jnp.asarray(rate, noise.dtype)))[0]
+
+
+def bounded(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The nearest symmetric matrix with eigenvalues between LEAST and what rounding can tell."""
+    most = 0.1 / jnp.finfo(matrix.dtype).eps
+
+    def clipped(matrix):
+        values, vectors = jnp.linalg.eigh(matrix)
+        return (vectors * jnp.clip(values, LEAST, most)[None]) @ vectors.T
+
+    eye = jnp.eye(len(matrix), dtype=matrix.dtype)
+    inside = jnp.all(jnp.isfinite(jnp.linalg.cholesky(matrix - LEAST * eye)))
+    inside = inside & (jnp.trace(matrix) <= most)
+    return jax.lax.cond(inside, lambda m: m, clipped, matrix)

@@ -1,0 +1,99 @@
+"""Learning that makes predictions worse is undone, and said; other learning is left alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import rmcvi
+from rmcvi.baselines import KalmanRecursion
+from rmcvi.families import ExtendedKalmanFamily, LinearGaussianFamily
+from rmcvi.models import LinearGaussian
+
+TRUTH = LinearGaussian(jnp.array([[0.9, 0.1], [-0.1, 0.8]]), jnp.eye(2), 0.4, 0.6)
+START = LinearGaussian(0.5 * jnp.eye(2), jnp.eye(2), 0.6, 0.6)
+
+
+def drifting(rate: float) -> optax.GradientTransformation:
+    """An optimiser that moves every parameter by the same amount, whatever the gradient."""
+    return optax.stateless(lambda updates, _: jax.tree.map(lambda v: 0.0 * v + rate, updates))
+
+
+def told(learner, state, info):
+    return info.alarms, info.prediction.log_score
+
+
+def run(learner, rows: int, truth: LinearGaussian = TRUTH):
+    ys = rmcvi.simulate(truth, jax.random.key(5), rows)[1]
+    state = learner.init(jax.random.key(0))
+    state, (alarms, score) = rmcvi.scan(learner, state, ys, collect=told)
+    return state, np.asarray(alarms), np.asarray(score)
+
+
+def learned(model: LinearGaussian) -> rmcvi.Trainable:
+    return rmcvi.Trainable(
+        model=rmcvi.only(model, lambda m: (m.transition, m.raw_transition_noise))
+    )
+
+
+def test_a_healthy_learner_is_left_alone():
+    """It learns, and becomes its own reference."""
+    learner = rmcvi.OnlineEstimator(
+        START, LinearGaussianFamily(), KalmanRecursion(), trainable=learned(START)
+    )
+    state, alarms, _ = run(learner, 4000)
+    flags = int(rmcvi.Alarm.FAMILY_WORSE | rmcvi.Alarm.MODEL_WORSE)
+    assert not np.any(alarms & flags)
+    assert int(state.trial.returns) == 0
+    assert float(state.trial.theta_rate) == 1.0
+    assert not np.allclose(state.trial.theta.transition, START.transition)
+
+
+def test_a_model_that_drifts_off_goes_back():
+    learner = rmcvi.OnlineEstimator(
+        TRUTH,
+        LinearGaussianFamily(),
+        KalmanRecursion(),
+        drifting(3e-4),
+        trainable=rmcvi.Trainable(model=rmcvi.only(TRUTH, lambda m: m.raw_transition_noise)),
+    )
+    state, alarms, score = run(learner, 12_000)
+    assert np.any(alarms & int(rmcvi.Alarm.MODEL_WORSE))
+    assert float(state.trial.theta_rate) < 1.0
+    free = rmcvi.OnlineEstimator(
+        TRUTH,
+        LinearGaussianFamily(),
+        KalmanRecursion(),
+        drifting(3e-4),
+        trainable=rmcvi.Trainable(model=rmcvi.only(TRUTH, lambda m: m.raw_transition_noise)),
+        trial=False,
+    )
+    lost = run(free, 12_000)[2]
+    assert score[-2000:].mean() > lost[-2000:].mean() + 0.1
+
+
+def test_a_family_that_drifts_off_goes_back():
+    family = ExtendedKalmanFamily(TRUTH, key=jax.random.key(1), hidden=4, memory=1, diagonal=False)
+    learner = rmcvi.OnlineEstimator(
+        TRUTH,
+        family,
+        rmcvi.RMCVI(4, window=2, bptt=1),
+        optax.sgd(0.0),
+        drifting(1e-3),
+        trainable=rmcvi.Trainable(model=False),
+    )
+    state, alarms, _ = run(learner, 3000)
+    flag = int(rmcvi.Alarm.FAMILY_WORSE)
+    (at,) = np.flatnonzero(alarms & flag)[:1]
+    assert "went back to its start" in rmcvi.Alarm(int(alarms[at])).sentences[-1]
+    assert float(state.trial.phi_rate) < 1.0
+    # Since the return it has moved by a quarter of the rate at most.
+    moved = state.phi.start_shift - family.start_shift
+    assert float(jnp.max(jnp.abs(moved))) <= 1.001 * 0.25e-3 * (3000 - at)
+
+
+@pytest.mark.parametrize("setting", [{"draws": 0}, {"health": False}, {"trial": False}])
+def test_without_predictions_or_damping_there_is_no_trial(setting):
+    learner = rmcvi.OnlineEstimator(START, LinearGaussianFamily(), KalmanRecursion(), **setting)
+    assert learner.trial is None and learner.init(jax.random.key(0)).trial is None

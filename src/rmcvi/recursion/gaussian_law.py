@@ -65,7 +65,7 @@ class Prediction(eqx.Module):
     def posterior_tangent(
         self,
         z: Match,
-        moved: "Prediction",
+        moved: Law,
         values: Float[Array, "n"],
         slopes: Float[Array, "n dx"],
     ) -> Law:

@@ -172,7 +172,8 @@ def _derivatives(
             value = row.target(current, moved, z)
             return value + row.tilt(current, prior, z) if tilted else value
 
-        return *jax.vmap(jax.value_and_grad(h))(now.fit.z), moved
+        values, slopes = jax.vmap(jax.value_and_grad(h))(now.fit.z)
+        return values, slopes, Law(moved.mean, moved.root)
 
     def along(direction, tangent):
         values, slopes, moved = jax.jvp(at_particles, (flat, state.law), (direction, tangent))[1]

@@ -1,19 +1,16 @@
 """However the rows of a run are cut into chunks, its files are the same, to the byte."""
 
-import io
 import json
 import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rmcvi.app.run.directory import CHECKPOINT, Directory
 from rmcvi.app.run.engine import Engine
-from tests.cli._runs import MODEL, call, make_source
+from tests.cli._runs import MODEL, Done, call, make_source
 
 ROWS = 330
 
@@ -38,6 +35,12 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
+def learned(capsys: Any, rule: str, out: Any, *words: Any) -> Done:
+    """By the source's whole name, as a resumed run reads it."""
+    given = ("learn", Path("stream.csv").resolve(), *MODEL, "--no-report", "--on-bad-row", rule)
+    return call(capsys, *given, "--out", out, *words)
+
+
 def everything(run: Path) -> dict[str, Any]:
     """All that a run leaves, but for times and names of its own."""
     files = {p.name: p.read_bytes() for p in run.glob("*.jsonl")}
@@ -52,24 +55,19 @@ def everything(run: Path) -> dict[str, Any]:
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> list[int]:
-    """Chunks of random sizes, or (None) of one row; returns those that come."""
-    rng, learn, sizes = np.random.default_rng(seed), Engine._learn, []
-    room = Engine._room
+    """Chunks of many sizes, or (None) of one row; returns those that come."""
+    learn, room, sizes = Engine._learn, Engine._room, []
 
     def chosen(engine: Engine) -> int:
         return 1 if seed is None else min(room(engine), 1 + (engine.rows * 7919 + seed) % 31)
 
-    def learned(engine: Engine) -> None:
+    def seen_to(engine: Engine) -> None:
         sizes.append(len(engine._taken))
         learn(engine)
 
-    del rng
     monkeypatch.setattr(Engine, "_room", chosen)
-    monkeypatch.setattr(Engine, "_learn", learned)
+    monkeypatch.setattr(Engine, "_learn", seen_to)
     return sizes
-
-
-LEARN = ("learn", "stream.csv", *MODEL, "--no-report", "--on-bad-row")
 
 
 @pytest.mark.parametrize("rule", ["skip", "missing"])
@@ -79,7 +77,7 @@ def test_cuts_of_a_run(rule: str, capsys: Any) -> None:
     for seed in (None, 1, 2, "usual"):
         with pytest.MonkeyPatch.context() as patch:
             sizes = [] if seed == "usual" else cut(patch, seed)
-            done = call(capsys, *LEARN, rule, "--out", f"{rule}-{seed}", "--force")
+            done = learned(capsys, rule, f"{rule}-{seed}", "--force")
         assert done.status == 0, done.err
         assert seed is None or not sizes or max(sizes) > 20 > 5 > min(sizes)
         found.append(everything(Path(f"{rule}-{seed}")))
@@ -93,8 +91,8 @@ def test_a_limit_and_a_resume_leave_no_trace(limit: int, capsys: Any) -> None:
     """Also in the middle of a gap that is filled by missing rows."""
     whole, parts = Path("skip-usual"), Path(f"limit-{limit}")
     if not whole.exists():
-        assert call(capsys, *LEARN, "skip", "--out", whole).status == 0
-    assert call(capsys, *LEARN, "skip", "--out", parts, "--limit", limit).status == 0
+        assert learned(capsys, "skip", whole).status == 0
+    assert learned(capsys, "skip", parts, "--limit", limit).status == 0
     assert (parts / "estimates.jsonl").read_bytes().count(b"\n") == limit
     assert call(capsys, "resume", parts, *MODEL, "--no-report").status == 0
     assert everything(parts) == everything(whole)
@@ -102,7 +100,7 @@ def test_a_limit_and_a_resume_leave_no_trace(limit: int, capsys: Any) -> None:
 
 def test_an_error_in_the_data_is_met_after_the_rows_before_it(capsys: Any) -> None:
     """All of them are learned, written and saved; what was bad is skipped by a resume."""
-    done = call(capsys, *LEARN, "error", "--out", "error")
+    done = learned(capsys, "error", "error")
     assert done.status != 0 and "line 23" in done.err
     _, plan = Directory.open(Path("error"))
     assert plan.id and Path("error/estimates.jsonl").read_text().count("\n") == 19
@@ -114,35 +112,27 @@ def test_an_error_in_the_data_is_met_after_the_rows_before_it(capsys: Any) -> No
 
 
 def test_a_slow_pipe_waits_for_no_chunk(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """A row is learned and written before the next one has come; the rest goes together."""
-    lines = (folder / "stream.csv").read_bytes().splitlines(keepends=True)
+    """A row is learned and written before the next one has come; what is there goes together."""
+    lines = make_source(tmp_path, 250).read_bytes().splitlines(keepends=True)
     source, sink = os.pipe()
-    written = Path("pipe/estimates.jsonl")
-    seen: list[int] = []
-    sizes: list[int] = []
-    learn = Engine._learn
+    written, seen, sizes, learn = Path("pipe/estimates.jsonl"), [], [], Engine._learn
 
-    def learned(engine: Engine) -> None:
+    def seen_to(engine: Engine) -> None:
         sizes.append(len(engine._taken))
         learn(engine)
-        if engine.rows in (230, 231, 232) and sizes[-1]:
+        if sizes[-1] and 230 <= engine.rows <= 233:
             seen.append(written.read_bytes().count(b"\n"))
-            os.write(sink, lines.pop(0))
+            rest = slice(engine.rows + 1, engine.rows + 2 if engine.rows < 233 else None)
+            os.write(sink, b"".join(lines[rest]))
         if engine.rows == 233:
-            os.write(sink, b"".join(lines))
-            lines.clear()
             os.close(sink)
 
-    monkeypatch.setattr(Engine, "_learn", learned)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.FileIO(source)))
-    begin = 0
-    while begin < len(lines) and b"".join(lines[:begin]).count(b"\n") < 234:
-        begin += 1
-    first, lines[:] = lines[:begin], lines[begin:]
-    writer = threading.Thread(target=os.write, args=(sink, b"".join(first)))
-    writer.start()
-    call(capsys, "learn", "-", *MODEL, "--no-report", "--out", "pipe", "--on-bad-row", "skip")
-    writer.join()
-    assert seen == [230, 231, 232] and max(sizes) == 50
+    monkeypatch.setattr(Engine, "_learn", seen_to)
+    os.write(sink, b"".join(lines[:231]))
+    with open(source, "rb") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert call(capsys, "learn", "-", *MODEL, "--no-report", "--out", "pipe").status == 0
+    assert seen == [230, 231, 232, 233]
+    assert [n for n in sizes if n] == [50, 50, 50, 50, 30, 1, 1, 1, 17]

@@ -8,7 +8,6 @@ import pytest
 
 import rmcvi
 from rmcvi.baselines import Persistence
-from rmcvi.learners import Alarm
 from rmcvi.learners.episodes import Episodes
 from rmcvi.learners.monitors import APART, OUTLYING, STUCK
 

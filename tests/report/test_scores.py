@@ -16,8 +16,8 @@ from rmcvi.app.report.scores import grid, moving_mean, running_rmse, score
 from rmcvi.app.report.scores import summarise as numbers
 from rmcvi.app.run.reading import read
 from rmcvi.app.run.scores import RunningScores
-from rmcvi.core.past import last_value
 from rmcvi.core.files import to_json
+from rmcvi.core.past import last_value
 from tests.report._runs import arrays, make
 
 

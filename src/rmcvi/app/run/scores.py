@@ -96,7 +96,8 @@ class RunningScores:
         sums, seen = self._sums, np.isfinite(value)
         finite = np.isfinite(log_score)
         self.rows += len(value)
-        self.score = float(_added(np.array(self.score), np.where(finite, log_score, 0.0)))
+        terms = np.where(finite, log_score, 0.0)[:, None]
+        self.score = float(_added(np.array([self.score]), terms)[0])
         self.values += int(seen[finite].sum())
         predicted = np.isfinite(mean)
         whole = predicted & np.isfinite(low) & np.isfinite(high)

@@ -1,9 +1,10 @@
 """Rows through a learner by one compiled program, whose results are one array.
 
 The program takes up to `CAPACITY` rows at a call: a file goes through it chunk by chunk, a live row
-as a chunk of one, and the numbers do not depend on the cut. The state is a flat tuple of arrays,
-given up to the program at each call: nothing is flattened, copied or fetched that a stream would
-pay for a thousand times a second.
+as a chunk of one, and the numbers do not depend on the cut. The state is a flat tuple of arrays:
+nothing is flattened or fetched that a stream would pay for a thousand times a second. Within the
+program it is changed in place: the state before a row is gone after it. A row that leaves an
+unsound one ends the chunk, and the state before it is found by doing the rows before it again.
 """
 
 from functools import partial
@@ -53,7 +54,8 @@ class Program:
     def __init__(self, learner: AbstractLearner, state: PyTree, watch: "Watch"):
         arrays, static = eqx.partition(learner, eqx.is_array)
         self.arrays = jax.tree.leaves(arrays)
-        leaves, tree = jax.tree.flatten((_copied(state), _copied(watch)))
+        leaves, tree = jax.tree.flatten((state, watch))
+        self._size = len(jax.tree.leaves(state))
         kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
         self._fixed = _Fixed(static, jax.tree.structure(arrays), tree, kinds)
         self._leaves, self._learner = _raw(leaves), learner
@@ -63,12 +65,12 @@ class Program:
 
     @property
     def state(self) -> PyTree:
-        """The learner's state; it lives until the next chunk."""
+        """The learner's state."""
         return self._fixed.unflatten(self._leaves)[0]
 
     @property
     def watch(self) -> "Watch":
-        """What is remembered besides; it lives until the next chunk."""
+        """What is remembered besides."""
         return self._fixed.unflatten(self._leaves)[1]
 
     def advance(self, rows: np.ndarray, stop: Alarm) -> Rows:
@@ -79,20 +81,26 @@ class Program:
         if self._strict is None:
             self._strict = self._find_strict()
         count, self._rows[: len(rows)] = len(rows), rows
-        self._leaves, results, done = _advance(
-            *(self._fixed, self._leaves, self.arrays, self._rows),
-            *(np.int32(count), np.int32(stop), self._strict),
-        )
-        return _unpack(np.asarray(results)[: int(done)], self._learner.dim_obs)
+        leaves, results, done, sound = self._run(self._leaves, count, stop)
+        count = int(done)
+        if not sound:
+            again = self._run(self._leaves, count - 1, Alarm.NONE)[0]
+            leaves = again[: self._size] + leaves[self._size :]
+        self._leaves = leaves
+        return _unpack(np.asarray(results)[:count], self._learner.dim_obs)
+
+    def _run(self, leaves: tuple[Array, ...], count: int, stop: Alarm) -> Any:
+        numbers = np.int32(count), np.int32(stop), self._strict
+        return _advance(self._fixed, leaves, self.arrays, self._rows, *numbers)
 
     def _find_strict(self) -> np.ndarray:
         """Which arrays never hold NaN: those that do not after a row of nothing."""
         d, nothing = self._learner.dim_obs, np.zeros(self._rows.shape)
         nothing[0, : 4 * d], nothing[0, 4 * d :] = np.nan, 1.0
         begin = self._learner.init(jax.random.key(0)), Watch.fresh(d)
-        leaves = _raw(jax.tree.leaves(_copied(begin)))
+        leaves = _raw(jax.tree.leaves(begin))
         before, doubted = strict_leaves(leaves), np.zeros(len(leaves), bool)
-        after, _, _ = _advance(
+        after, *_ = _advance(
             self._fixed, leaves, self.arrays, nothing, np.int32(1), np.int32(0), doubted
         )
         return np.array(before) & np.array(strict_leaves(after))
@@ -154,10 +162,6 @@ class _Fixed:
         return jax.tree.unflatten(self.tree, whole)
 
 
-def _copied(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda v: jnp.array(v, copy=True) if eqx.is_array(v) else v, tree)
-
-
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
@@ -166,7 +170,7 @@ def _raw(leaves: list[Array]) -> tuple[Array, ...]:
     return tuple(jax.random.key_data(v) if _is_key(v) else v for v in leaves)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
+@partial(jax.jit, static_argnums=0)
 def _advance(
     fixed: _Fixed,
     leaves: tuple[Array, ...],
@@ -175,24 +179,28 @@ def _advance(
     count: Int[Array, ""],
     stop: Int[Array, ""],
     strict: Bool[Array, "leaves"],
-) -> tuple[tuple[Array, ...], Float[Array, "capacity m"], Int[Array, ""]]:
-    """The first `count` rows, or fewer if one raises an alarm in `stop`; says how many."""
+) -> tuple[tuple[Array, ...], Float[Array, "capacity m"], Int[Array, ""], Bool[Array, ""]]:
+    """The first `count` rows, or fewer if one raises an alarm in `stop` or is not to be learned.
+
+    Says how many, and whether the last of them was learned; the state is after it in any case.
+    """
     learner = eqx.combine(jax.tree.unflatten(fixed.arrays, arrays), fixed.static)
     law = jax.eval_shape(lambda v: learner.filter(fixed.unflatten(v)[0]).mean, leaves)
     width = 6 * learner.dim_obs + 2 * law.size + 5
 
     def goes_on(loop: Any) -> Bool[Array, ""]:
-        i, alarms, *_ = loop
-        return (i < count) & ((alarms & stop) == 0)
+        i, alarms, sound, *_ = loop
+        return (i < count) & ((alarms & stop) == 0) & sound
 
     def body(loop: Any) -> Any:
-        i, _, leaves, out = loop
-        leaves, results, alarms = _row(fixed, learner, leaves, rows[i], strict)
-        return i + 1, alarms.astype(stop.dtype), leaves, out.at[i].set(results)
+        i, _, _, leaves, out = loop
+        leaves, results, alarms, sound = _row(fixed, learner, leaves, rows[i], strict)
+        return i + 1, alarms.astype(stop.dtype), sound, leaves, out.at[i].set(results)
 
-    begin = (jnp.zeros_like(count), jnp.zeros_like(stop), leaves, jnp.zeros((len(rows), width)))
-    done, _, leaves, out = jax.lax.while_loop(goes_on, body, begin)
-    return leaves, out, done
+    nothing = jnp.zeros_like(count), jnp.zeros_like(stop), jnp.array(True)
+    begin = (*nothing, leaves, jnp.zeros((len(rows), width)))
+    done, _, sound, leaves, out = jax.lax.while_loop(goes_on, body, begin)
+    return leaves, out, done, sound
 
 
 def _row(
@@ -201,8 +209,8 @@ def _row(
     leaves: tuple[Array, ...],
     row: Float[Array, "n"],
     strict: Bool[Array, "leaves"],
-) -> tuple[tuple[Array, ...], Float[Array, "m"], Int[Array, ""]]:
-    """State, results and alarms of one row."""
+) -> tuple[tuple[Array, ...], Float[Array, "m"], Int[Array, ""], Bool[Array, ""]]:
+    """State, results and alarms of one row, and whether the state after it is to be kept."""
     old, before = fixed.unflatten(leaves)
     d = learner.dim_obs
     values, rest = Values(*row[: 4 * d].reshape(4, d)), row[4 * d :]
@@ -214,7 +222,8 @@ def _row(
     # What came before the row is sound: it was checked after the row before.
     new, size = _raw(jax.tree.leaves(state)), len(jax.tree.leaves(state))
     sound = is_sound(new, strict[:size])
-    kept = [jnp.where(sound & predicted, a, b) for a, b in zip(new, leaves[:size], strict=True)]
+    learned = sound & predicted
+    kept = [jnp.where(learned, a, b) for a, b in zip(new, leaves[:size], strict=True)]
     state, _ = fixed.unflatten([*kept, *leaves[size:]])
     filled = _filled(learner, state, values.y, prediction)
     law, own = learner.filter(state), learner.diagnostics(state, info)
@@ -239,7 +248,9 @@ def _row(
         [prediction.mean, prediction.low, prediction.high, filled, failure, kind, law.mean, std]
         + [v[None].astype(float) for v in numbers]
     )
-    return _raw(jax.tree.leaves((state, Watch(monitors, soundness)))), results, alarms
+    # Not what was kept: to choose between two states would be to copy them at every row.
+    leaves = (*new, *jax.tree.leaves(Watch(monitors, soundness)))
+    return leaves, results, alarms, learned
 
 
 def _nothing(dim: int) -> Prediction:

@@ -15,7 +15,6 @@ import numpy as np
 from rmcvi.app.run.speech import Refusal
 from rmcvi.core.past import last_value
 from rmcvi.core.remarks import PAUSE, WARM_UP, lost, remarks
-from rmcvi.learners import Estimates
 
 _SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square", "lost", "lost_at_end")
 
@@ -65,8 +64,8 @@ class RunningScores:
                 message = "checkpoint: its scores are not as `learn` writes them"
                 raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
-    def add(self, y: np.ndarray, estimates: Estimates) -> None:
-        """Rows and what was predicted of them."""
+    def add(self, y: np.ndarray, estimates: Any) -> None:
+        """Rows and what was predicted of them (`Estimates`)."""
         before = self.rows
         self.add_rows(y, estimates.mean, estimates.low, estimates.high, estimates.log_score)
         self.recoveries = int(estimates.recoveries[-1])

@@ -84,7 +84,8 @@ class Program:
         leaves, results, done, sound = self._run(self._leaves, count, stop)
         count = int(done)
         if not sound:
-            again = self._run(self._leaves, count - 1, Alarm.NONE)[0]
+            # Waited for: until it is done, the program may read the rows where they are.
+            again = jax.block_until_ready(self._run(self._leaves, count - 1, Alarm.NONE)[0])
             leaves = again[: self._size] + leaves[self._size :]
         self._leaves = leaves
         return _unpack(np.asarray(results)[:count], self._learner.dim_obs)

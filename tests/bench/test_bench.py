@@ -1,6 +1,7 @@
 """Workloads in their quick form: the keys and the sense of their numbers, never their times.
 
-`stream`, `scaling` and `rivals` compile many learners: `rmcvi bench NAME --quick` tries them.
+`stream`, `scaling`, `rivals` and `pipeline` compile many learners: `rmcvi bench NAME --quick` tries
+them.
 """
 
 import json
@@ -27,6 +28,7 @@ KEYS = {
     "stream": {"run_over_scan_10", "update_over_scan_10", "late_over_early"},
     "rivals": {"speedups"},
     "fleet": {"throughput_1", "throughput_3", "gain_3"},
+    "pipeline": {"cli_over_scan", "update_over_compute", "fleet_speedup_1", "fleet_speedup_8"},
 }
 ALWAYS = {"name", "quick", "rows", "targets", "machine"}
 

@@ -16,8 +16,10 @@ CHEAP = """
 import os, time, rmcvi
 
 if "SLOWLY" in os.environ:  # so that a signal meets a run that is going on
-    learn_one = rmcvi.Live.learn_one
-    rmcvi.Live.learn_one = lambda *row: time.sleep(0.002) or learn_one(*row)
+    learn_many = rmcvi.Live.learn_many
+    rmcvi.Live.learn_many = lambda live, y, *rest: (
+        time.sleep(0.002 * len(y)) or learn_many(live, y, *rest)
+    )
 
 def make(columns, inputs):
     return rmcvi.baselines.Persistence(columns, inputs)

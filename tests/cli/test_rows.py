@@ -43,17 +43,16 @@ def whole(tmp_path: Path, capsys: Any) -> Path:
 def estimate() -> Any:
     """What a learner returns for a row of two columns, and one hidden state."""
     live = rmcvi.Live(["a", "b"], learner=rmcvi.baselines.Persistence(2, 0))
-    returned = live.learn_one(np.array([1.5, np.nan]))
-    return replace(
-        returned, mean=np.array([0.25, 4.0]), state_mean=np.ones(1), state_std=np.ones(1)
-    )
+    returned = live.learn_many(np.array([[1.5, np.nan]]))
+    state = np.ones((1, 1))
+    return replace(returned, mean=np.array([[0.25, 4.0]]), state_mean=state, state_std=state)
 
 
 def test_a_new_field_is_one_entry(estimate: Any) -> None:
     """Written under its name, in its place, in both formats."""
     more = (*FIELDS, Field("recoveries", attribute="recoveries"))
     more = (*more, Field("{column}.again", attribute="mean"))
-    written = Lines(["a", "b"], "jsonl", more).line(7, None, np.array([1.5, np.nan]), estimate)
+    written = Lines(["a", "b"], "jsonl", more).block(7, [None], np.array([[1.5, np.nan]]), estimate)
     line = json.loads(written)
     assert (line["recoveries"], line["a.again"], line["b.again"], line["b"]) == (0, 0.25, 4, None)
     names = list(line)
@@ -64,7 +63,7 @@ def test_a_new_field_is_one_entry(estimate: Any) -> None:
         ["a", "b"], range(1)
     )
     table = Lines(["a", "b"], "csv", more)
-    cells = table.line(7, None, np.array([1.5, np.nan]), estimate).strip().split(",")
+    cells = table.block(7, [None], np.array([[1.5, np.nan]]), estimate).strip().split(",")
     assert dict(zip(table.header(1).strip().split(","), cells, strict=True))["b.again"] == "4"
 
 

@@ -15,8 +15,9 @@ from rmcvi.app.report.calibration import calibrate
 from rmcvi.app.report.scores import grid, moving_mean, running_rmse, score
 from rmcvi.app.report.scores import summarise as numbers
 from rmcvi.app.run.reading import read
-from rmcvi.app.run.scores import RunningScores, last_value
+from rmcvi.app.run.scores import RunningScores
 from rmcvi.core.files import to_json
+from rmcvi.core.past import last_value
 from tests.report._runs import arrays, make
 
 
@@ -113,14 +114,20 @@ def digits(line: dict[str, float | None]) -> dict[str, str]:
 
 
 def test_row_by_row_is_all_at_once(tmp_path: Path) -> None:
-    """The engine's way and the report's give the same summary, to rounding."""
+    """The engine's way and the report's give the same summary; the engine's cuts, the same bits."""
     run = read(make(tmp_path, rows=300))
     run.mean[200:, 1] = np.nan
-    running = RunningScores(run.columns)
-    for i in range(run.rows):
-        alarms = tuple(s for s, rows in run.alarms.items() if i in rows)
-        row = {name: getattr(run, name)[i] for name in ("mean", "low", "high", "log_score")}
-        running.add(run.value[i], SimpleNamespace(**row, alarms=alarms, recoveries=0))
+    alarms = [tuple(s for s, rows in run.alarms.items() if i in rows) for i in range(run.rows)]
+    running, found = RunningScores(run.columns), []
+    for cuts in (range(1, 300), (7, 8, 150, 201, 290), ()):
+        running = RunningScores(run.columns)
+        for i in np.split(np.arange(run.rows), cuts):
+            rows = {name: getattr(run, name)[i] for name in ("mean", "low", "high", "log_score")}
+            told = [alarms[k] for k in i]
+            estimates = SimpleNamespace(**rows, alarms=told, recoveries=np.zeros(len(i)))
+            running.add(run.value[i], estimates)
+        found.append(repr(running.to_json()))
+    assert found[0] == found[1] == found[2]
     one, all_rows = running.summary(1.0, {}), score(run).total.summary(1.0, {})
     assert one["columns"]["nox"]["lost_at_end"] > 90 and len(one["alarms"]) == 2
     assert one.pop("remarks") == all_rows.pop("remarks") and len(one["columns"]) == 3

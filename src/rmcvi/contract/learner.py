@@ -12,10 +12,12 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from rmcvi.contract import compiled
 from rmcvi.contract.recursion import Filtered, Smoothed
 from rmcvi.core.checks import check_array, check_int, check_real
 from rmcvi.core.inputs import Inputs
@@ -90,9 +92,13 @@ class AbstractLearner(eqx.Module):
         dt: ArrayLike | None = None,
     ) -> tuple[PyTree, Any]:
         """Take in one observation (NaN = not observed), compiled."""
-        y = jnp.asarray(y, float)
+        y = jnp.asarray(y, float) if isinstance(y, jax.Array) else np.asarray(y, float)
         check_array("y", y, (*self.streams, self.dim_obs))
-        return _update(self, state, y, Inputs.of(u, dt, self.dim_input, self.streams))
+        if u is None and dt is None:
+            usual = np.zeros((*self.streams, self.dim_input)), np.ones(self.streams)
+            return compiled.step(self, state, y, *usual)
+        inputs = Inputs.of(u, dt, self.dim_input, self.streams)
+        return compiled.step(self, state, y, inputs.u, inputs.dt)
 
     def forecast(
         self,
@@ -204,13 +210,6 @@ class AbstractLearner(eqx.Module):
             most, rows = min(most, int(seen) - 1), f" and has seen {int(seen)}"
         if check_int("lag", lag, 0) > most:
             raise ValueError(f"lag: got {lag}, expected at most {most} ({kept}{rows})")
-
-
-@eqx.filter_jit
-def _update(
-    learner: AbstractLearner, state: PyTree, y: Array, inputs: Inputs
-) -> tuple[PyTree, Any]:
-    return learner.step(state, y, inputs)
 
 
 @eqx.filter_jit

@@ -4,8 +4,10 @@ from rmcvi.learners.checkpoint import CheckpointError as CheckpointError
 from rmcvi.learners.checkpoint import load as load
 from rmcvi.learners.checkpoint import peek as peek
 from rmcvi.learners.checkpoint import save as save
+from rmcvi.learners.chunk import CAPACITY as CAPACITY
 from rmcvi.learners.default import default_learner as default_learner
 from rmcvi.learners.estimate import Estimate as Estimate
+from rmcvi.learners.estimate import Estimates as Estimates
 from rmcvi.learners.estimate import LiveForecast as LiveForecast
 from rmcvi.learners.estimator import OnlineEstimator as OnlineEstimator
 from rmcvi.learners.live import Live as Live

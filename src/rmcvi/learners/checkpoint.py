@@ -9,6 +9,7 @@ The first line and the checksum keep this form in every format version. A file i
 whole: a kill at any moment leaves the old or the new one.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ from jaxtyping import Array, PyTree
 
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.files import replace, sweep
+from rmcvi.core.identity import Itself
 from rmcvi.learners import migrations
 from rmcvi.learners.description import (
     describe_learner,
@@ -73,9 +75,10 @@ def save(
         json.dumps(extra)
     except TypeError as error:
         raise ValueError(f"extra: {error}, expected values that JSON can hold") from None
-    kinds = [jax.random.key_impl(leaf) for leaf in jax.tree.leaves(state) if is_key(leaf)]
-    fresh = jax.eval_shape(learner.init, jax.random.key(0, impl=kinds[0] if kinds else None))
-    lines = differences(outline(state), outline(fresh), "state")
+    kinds = [str(jax.random.key_impl(leaf)) for leaf in jax.tree.leaves(state) if is_key(leaf)]
+    words = _words(Itself(learner), kinds[0] if kinds else None, jax.config.jax_enable_x64)
+    found = outline(state)
+    lines = [] if found == words["state"] else differences(found, words["state"], "state")
     if lines:
         raise ValueError(f"state: got one that the learner could not load: {listed(lines)}")
     if target.is_file():
@@ -85,7 +88,15 @@ def save(
             what = "not an rmcvi checkpoint, so it is not overwritten"
             raise CheckpointError(target, what, "Save under another name.")
     sweep(target, age=0.0)  # one process per path: what is there was left by one that was killed
-    replace(target, _pack(learner, state, extra))
+    replace(target, _pack(words | {"state": found}, state, extra))
+
+
+@functools.lru_cache(maxsize=4)
+def _words(of: Itself, kind: str | None, double: bool) -> dict[str, Any]:
+    """A learner and its first state in words, found once: a live one is saved again and again."""
+    del double  # of the key alone: the words differ
+    fresh = jax.eval_shape(of.value.init, jax.random.key(0, impl=kind))
+    return {"learner": describe_learner(of.value), "state": outline(fresh)}
 
 
 def load(path: str | os.PathLike[str], learner: AbstractLearner) -> tuple[PyTree, dict[str, Any]]:
@@ -147,15 +158,14 @@ def _table(state: PyTree) -> tuple[list[dict[str, Any]], list[bytes]]:
     return rows, chunks
 
 
-def _pack(learner: AbstractLearner, state: PyTree, extra: dict[str, Any]) -> bytes:
+def _pack(words: dict[str, Any], state: PyTree, extra: dict[str, Any]) -> bytes:
     rows, chunks = _table(state)
     header = {
         "format": FORMAT,
         "schema": migrations.SCHEMA,
         "rmcvi": __version__,
         "jax": jax.__version__,
-        "learner": describe_learner(learner),
-        "state": outline(state),
+        **words,
         "extra": extra,
         "leaves": rows,
     }

@@ -5,7 +5,7 @@ sentences. Rows are counted from 1.
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,24 @@ class Episode:
     calm: int = 0
 
 
+class _Counted(NamedTuple):
+    """After each row, (rows, columns) or (rows,)."""
+
+    since: np.ndarray
+    """The row of the last change."""
+    missing: np.ndarray
+    """Rows without a value up to this one."""
+    longest: np.ndarray
+    """The longest gap that ended."""
+    repeats: np.ndarray
+    """Rows in which all columns that live were seen and none had changed."""
+
+
+def _carried(values: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The largest so far of `start` and the rows of `values`."""
+    return np.maximum(np.maximum.accumulate(values, 0), start)
+
+
 class Episodes:
     """What goes on, row by row; `to_json` is all of it."""
 
@@ -48,7 +66,6 @@ class Episodes:
         self._since = np.zeros(size)
         self._missing, self._longest = np.zeros(size), np.zeros(size)
         self._repeats = 0
-        """Rows in which all columns that live were seen and none had changed."""
         if plain is not None:
             self.row, self._repeats = int(plain["row"]), int(plain["repeats"])
             self.open = {int(i): Episode(**e) for i, e in plain["open"]}
@@ -68,35 +85,70 @@ class Episodes:
         }
 
     def step(
-        self, y: np.ndarray, last: np.ndarray, band: tuple[Any, Any, Any], kind: Any, flags: Alarm
-    ) -> tuple[str, ...]:
-        """The sentences of one row.
+        self,
+        y: np.ndarray,
+        last: np.ndarray,
+        band: tuple[np.ndarray, ...],
+        kind: np.ndarray,
+        flags: np.ndarray,
+    ) -> list[tuple[str, ...]]:
+        """The sentences of each row; all arguments are (rows, columns), but for `flags`.
 
         Args:
             y: what was observed.
             last: the last values before it, NaN where there is none.
             band: prediction, low and high, in the units of the data.
             kind: why each column has failed, 0 if it has not.
-            flags: the learner's alarms.
+            flags: the learner's alarms, (rows,).
         """
-        self.row += 1
+        counted = self._count(y, last)
+        limit = np.maximum(DEAD, LONGER * counted.longest)
+        dead = (counted.missing >= limit) & ~np.isnan(last)
+        loud = (flags != 0) | kind.any(1) | dead.any(1)
+        told: list[tuple[str, ...]] = [()] * len(y)
+        begin = self.row + 1
+        for t, is_loud in enumerate(loud.tolist()):
+            if is_loud or self.open:
+                self._go_to(begin + t, counted, t)
+                bands = np.stack([part[t] for part in band], 1).tolist()
+                told[t] = self._alarms(y[t].tolist(), bands, kind[t], dead[t], Alarm(int(flags[t])))
+        if len(y):
+            self._go_to(begin + len(y) - 1, counted, -1)
+        return told
+
+    def _count(self, y: np.ndarray, last: np.ndarray) -> "_Counted":
+        """What is counted of each row, were it the last one."""
+        rows = np.arange(1.0, len(y) + 1.0)[:, None]
         seen = np.isfinite(y)
-        self._longest = np.where(seen, np.maximum(self._longest, self._missing), self._longest)
-        self._missing = np.where(seen, 0.0, self._missing + 1.0)
         changed = seen & (y != last)
-        self._since = np.where(changed, self.row, self._since)
-        if changed.any():
-            self._repeats = 0
-        elif seen[self._missing < DEAD].all():
-            self._repeats += 1
-        limit = np.maximum(DEAD, LONGER * self._longest)
-        dead = (self._missing >= limit) & ~np.isnan(last)
+        missing = rows - _carried(np.where(seen, rows, -np.inf), -self._missing)
+        before = np.concatenate([self._missing[None], missing])[:-1]
+        longest = _carried(np.where(seen, before, 0.0), self._longest)
+        since = _carried(np.where(changed, self.row + rows, 0.0), self._since)
+        moved = changed.any(1)
+        whole = (seen | (missing >= DEAD)).all(1)
+        same = np.cumsum(whole & ~moved)
+        repeats = same - _carried(np.where(moved, same, -np.inf), np.array(-self._repeats))
+        return _Counted(since, missing, longest, repeats)
+
+    def _go_to(self, row: int, counted: "_Counted", t: int) -> None:
+        self.row, self._repeats = row, int(counted.repeats[t])
+        self._since, self._missing = counted.since[t], counted.missing[t]
+        self._longest = counted.longest[t]
+
+    def _alarms(
+        self,
+        y: list[float],
+        band: list[list[float]],
+        kind: np.ndarray,
+        dead: np.ndarray,
+        flags: Alarm,
+    ) -> tuple[str, ...]:
+        """The sentences of the present row."""
         rest = flags & ~(Alarm.SENSOR | Alarm.UNSOUND | Alarm.LOST)
-        if not (self.open or flags or kind.any() or dead.any()):
-            return ()
-        self._together(np.asarray(kind) == STUCK, dead)
+        self._together(kind == STUCK, dead)
         for i in range(len(self.columns)):
-            self._column(i, int(kind[i]), bool(dead[i]), y[i], [float(v[i]) for v in band])
+            self._column(i, int(kind[i]), bool(dead[i]), y[i], band[i])
         self._learner(flags)
         sentences = [e.sentence for _, e in sorted(self.open.items())]
         if Alarm.LOST in flags:

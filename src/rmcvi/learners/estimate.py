@@ -1,6 +1,7 @@
-"""What `Live` says of a row, and of the rows to come."""
+"""What `Live` says of a row, of many, and of the rows to come."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,58 @@ class Estimate:
     """Effective sample size."""
     recoveries: int = 0
     """Rows so far on which the learner went back to a sound state, or was replaced."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What many rows brought: the fields of `Estimate`, each (rows, ...); iterate for them."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    log_score: np.ndarray
+    failure: np.ndarray
+    alarms: list[tuple[str, ...]]
+    filled: np.ndarray
+    state_mean: np.ndarray
+    state_std: np.ndarray
+    elbo: np.ndarray
+    ess: np.ndarray
+    recoveries: np.ndarray
+    names: tuple[str, ...] = ()
+    """Of the columns, if the rows were dicts; those of an `Estimate` are then as well."""
+
+    def __len__(self) -> int:
+        return len(self.alarms)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, row: int) -> Estimate:
+        """What one row brought."""
+        columns = (self.mean, self.low, self.high, self.failure, self.filled)
+        mean, low, high, failure, filled = (self._shape(v[row]) for v in columns)
+        return Estimate(
+            *(mean, low, high, float(self.log_score[row]), failure, self.alarms[row], filled),
+            *(self.state_mean[row], self.state_std[row]),
+            *(float(self.elbo[row]), float(self.ess[row]), int(self.recoveries[row])),
+        )
+
+    def _shape(self, values: np.ndarray) -> Any:
+        return dict(zip(self.names, values.tolist(), strict=True)) if self.names else values
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Estimates]") -> "Estimates":
+        """One after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        arrays = {
+            f.name: np.concatenate([getattr(part, f.name) for part in parts])
+            for f in fields(cls)
+            if f.name not in ("alarms", "names")
+        }
+        alarms = [said for part in parts for said in part.alarms]
+        return cls(**arrays, alarms=alarms, names=parts[0].names)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import Prediction
@@ -108,7 +109,7 @@ class Soundness(eqx.Module):
 
 def strict_leaves(leaves: Any) -> list[bool]:
     """Which arrays hold numbers that are all finite, given those after a row of nothing."""
-    return [bool(jnp.all(jnp.isfinite(v))) for v in jax.device_get(list(leaves))]
+    return [bool(np.isfinite(v).all()) for v in jax.device_get(list(leaves))]
 
 
 def is_sound(tree: PyTree, strict: Bool[Array, "n"]) -> Bool[Array, ""]:

@@ -43,6 +43,16 @@ def vector(name: str, values: Any, columns: list[str], absent: float | None) -> 
     return array
 
 
+def table(name: str, rows: Any, columns: list[str], absent: float | None) -> np.ndarray:
+    """Rows as one array, (rows, columns); each as by `vector`."""
+    if isinstance(rows, np.ndarray) and rows.dtype == float and rows.shape[1:] == (len(columns),):
+        return rows
+    if isinstance(rows, str | bytes | Mapping) or not hasattr(rows, "__len__"):
+        raise ValueError(f"{name}: got {type(rows).__name__}, expected a list of rows")
+    vectors = [vector(name, row, columns, absent) for row in rows]
+    return np.array(vectors).reshape(len(vectors), len(columns))
+
+
 def step_length(dt: Any) -> float:
     """`dt` as a positive number; None is the usual step."""
     if dt is None:

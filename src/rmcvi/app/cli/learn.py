@@ -22,10 +22,11 @@ from rmcvi.app.cli.options import (
 )
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
-from rmcvi.app.run.engine import Engine, Stopper
-from rmcvi.app.run.plan import POLL, Plan, make_plan
+from rmcvi.app.run.engine import Engine
+from rmcvi.app.run.plan import Plan, make_plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.sources import Pace, Stream, read
+from rmcvi.app.run.stopper import Stopper
+from rmcvi.app.sources import Stream, read
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -127,7 +128,7 @@ def learn(
         sentinels=[_code(v) for v in listed(missing)] or None,
         on_bad_row=bad or "error",
         follow=follow and source != "-",
-        pace=Pace(stopper.asked, poll=POLL),
+        pace=stopper.pace,
     )
     plan = make_plan(
         source,

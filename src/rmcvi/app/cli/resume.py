@@ -22,11 +22,11 @@ from rmcvi.app.cli.options import (
     row_format,
 )
 from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept
-from rmcvi.app.run.engine import Stopper
 from rmcvi.app.run.output import csv_line
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
+from rmcvi.app.run.stopper import Stopper
 from rmcvi.app.sources import Changed, Position
 
 EXAMPLES = """
@@ -89,7 +89,7 @@ def resume(
         progress, stopper = Progress(quiet), Stopper()
         if kept is not None and kept.remark:
             progress.say([kept.remark])
-        stream = plan.stream(after, stopper.asked, source)
+        stream = plan.stream(after, stopper.pace, source)
         bound = plan.options["limit"] if limit is None else limit
         if limit is None and bound is not None and extra.get("rows", 0) >= bound:
             bound = None

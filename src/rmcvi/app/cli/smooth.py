@@ -82,9 +82,7 @@ def _whole(run: Opened) -> Rows:
     if plan.source == "-":
         raise Refusal("--all: got a run that read standard input, expected a file to read again")
     options = plan.options | {"follow": False}
-    stream = type(plan)(**vars(plan) | {"options": options, "source": plan.place()}).stream(
-        None, lambda: False
-    )
+    stream = type(plan)(**vars(plan) | {"options": options, "source": plan.place()}).stream(None)
     past = [row for _, row in zip(range(run.rows), stream, strict=False)]
     ys = run.live.scaling.transform(np.array([row.y for row in past]))
     us = np.array([plan.known(row) for row in past])

@@ -141,6 +141,6 @@ def _source(plan: Plan, extra: dict[str, Any]) -> Iterator[str]:
         return
     try:
         after = Position.from_json(extra["source"])
-        next(iter(plan.with_options(follow=False).stream(after, lambda: False)), None)
+        next(iter(plan.with_options(follow=False).stream(after)), None)
     except DataError as error:
         yield f"{str(error).rstrip('.')}."

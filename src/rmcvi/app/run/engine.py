@@ -1,4 +1,7 @@
-"""The loop: read a row, learn from it, write the estimates, remember where we are, stop when asked.
+"""The loop: read rows, learn from them, write estimates, remember where we are, stop when asked.
+
+As many rows as are there go through the learner together; before the source has to wait, those that
+it gave are learned. The files do not depend on how the rows were cut.
 
 The checkpoint holds the learner, the place in the source and the lengths of the output files, which
 are on disk before it is. Whatever comes after it is cut off and done again: the same rows by the
@@ -6,83 +9,27 @@ same program give the same bytes.
 """
 
 import copy
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import fields, replace
-from types import FrameType
 from typing import Any
+
+import numpy as np
 
 from rmcvi.app.run.directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SUMMARY, Directory
 from rmcvi.app.run.output import Appended, Lines, moment, to_stdout
 from rmcvi.app.run.plan import Plan, anchored
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.scores import RunningScores
+from rmcvi.app.run.stopper import Interrupted, Stopper, next_row
 from rmcvi.app.sources import Counts, DataError, Observation, Position, Stream
 from rmcvi.core.files import to_json
-from rmcvi.learners import Live
+from rmcvi.learners import CAPACITY, Live
 
-ASKED = (signal.SIGINT, signal.SIGTERM)
-AGAIN = 0.1
-"""Seconds after which we look whether a wait began just as we were asked, and end it."""
 PARAMETERS_EVERY = 50
 PATIENCE = 30.0
 """Seconds after which a checkpoint is due, however few the rows."""
 SHARE = 20.0
 """A checkpoint may take one part in so many of the time."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Raised while we wait for a row, or if we are asked twice."""
-
-
-class Stopper:
-    """Catches SIGINT and SIGTERM within a `with` block, so that a row is finished first.
-
-    After the second one nothing is waited for; more are ignored.
-    """
-
-    def __init__(self) -> None:
-        self.signal = 0
-        self.waiting = False
-        self._times = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Stopper":
-        try:
-            self._before = {number: signal.signal(number, self._ask) for number in ASKED}
-            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._look)
-        except ValueError:
-            self._before = {}  # not the main thread: signals are not ours
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def asked(self) -> bool:
-        """Whether to stop."""
-        return self.signal != 0
-
-    @property
-    def status(self) -> int:
-        """Exit status: 128 and the signal's number, 0 without one."""
-        return 128 + self.signal if self.signal else 0
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self._times += 1
-        self.signal = number
-        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
-        if self._times == 2 or (self._times == 1 and self.waiting):
-            raise Interrupted
-
-    def _look(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self.waiting:
-            raise Interrupted
 
 
 class Engine:
@@ -113,7 +60,8 @@ class Engine:
         self._stdout = None if form is None else Lines(plan.columns, form, plan.row_fields)
         self._begun = self._saved = time.perf_counter()
         self._pending, self._cost = 0, 0.0
-        self._busy = self._headed = False
+        self._taken: list[Observation] = []
+        self._headed = False
         self._files: dict[str, Appended] = {}
         if directory is not None:
             lengths = kept.get("bytes", {})
@@ -127,28 +75,27 @@ class Engine:
         stream.counts = copy.deepcopy(self._counts)
         self.met = stream.counts
         rows = iter(stream)
+        stopper.before_waiting = self._learn
         self.progress.begin()
         if not self.rows:
             self.save()  # from now on, rows without a checkpoint mean that it was lost
         try:
-            while not stopper.asked() and (limit is None or self.rows < limit):
-                observation = _next(rows, stopper)
+            while not stopper.asked() and not self._reached(limit):
+                observation = next_row(rows, stopper)
                 if observation is None:
                     break
-                self._busy = True
-                self._learn(observation)
-                self._reject(stream, _own_place(observation))
-                self._accounted = self._rejected
-                self._count(observation, stream.counts)
-                self._busy = False
-                self._save_if_due()
+                self._take(observation, stream)
+                if len(self._taken) >= self._room():
+                    self._learn()
+            self._learn()
         except (DataError, BrokenPipeError):
+            self._learn()
             self.save()
             raise
         except OSError as error:
             raise self._full(error) from None
         except Interrupted:
-            if self._busy:
+            if self._taken:
                 raise
         finally:
             self.progress.end(self.scores)
@@ -158,6 +105,22 @@ class Engine:
         except OSError as error:
             raise self._full(error) from None
 
+    def _reached(self, limit: int | None) -> bool:
+        return limit is not None and self.rows + len(self._taken) >= limit
+
+    def _room(self) -> int:
+        """Rows that may be learned together: to the next line of parameters, or checkpoint."""
+        every = self.plan.options["checkpoint_every"]
+        room = min(CAPACITY, every - self._pending % every)
+        return min(room, PARAMETERS_EVERY - self.rows % PARAMETERS_EVERY) if self._files else room
+
+    def _take(self, observation: Observation, stream: Stream) -> None:
+        """Put a row aside, with what the source held up to it; nothing is saved before `_learn`."""
+        self._taken.append(observation)
+        self._reject(stream, _own_place(observation))
+        self._accounted = self._rejected
+        self._count(observation, stream.counts)
+
     def _full(self, error: OSError) -> OSError:
         """The same with advice; the last checkpoint stands."""
         if self.directory is None:
@@ -165,26 +128,35 @@ class Engine:
         advice = f"`rmcvi resume {self.directory.path}` goes on once this is mended"
         return OSError(error.errno, f"{error.strerror}; {advice}", error.filename)
 
-    def _learn(self, observation: Observation) -> None:
-        estimate = self.live.learn_one(observation.y, self.plan.known(observation), observation.dt)
-        self.rows += 1
-        now = moment(observation.time, self.plan.calendar)
-        row = (self.rows, now, observation.y, estimate)
-        self.scores.add(observation.y, estimate)
+    def _learn(self) -> None:
+        """Learn from the rows that were put aside, write them down, save if it is due."""
+        taken = self._taken
+        if not taken:
+            return
+        y = np.array([row.y for row in taken])
+        known = np.array([self.plan.known(row) for row in taken])
+        estimates = self.live.learn_many(y, known, np.array([row.dt for row in taken]))
+        block = (self.rows + 1, [moment(row.time, self.plan.calendar) for row in taken])
+        self.rows += len(taken)
+        self._pending += len(taken)
+        self.scores.add(y, estimates)
         if self._files:
-            self._files[ESTIMATES].write(self._lines.line(*row))
+            self._files[ESTIMATES].write(self._lines.block(*block, y, estimates))
             if self.rows % PARAMETERS_EVERY == 0:
-                numbers = {k: float(f"{v:.9g}") for k, v in self.live.parameters().items()}
-                if numbers:
-                    self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
-        if observation.position is not None:
-            self._position = observation.position
-        self._pending += 1
-        self.progress.row(self.scores)
+                self._write_parameters()
+        self._position = taken[-1].position or self._position
+        self.progress.more(len(taken), self.scores)
+        self._taken = []
         if self._stdout is not None:
-            header = "" if self._headed else self._stdout.header(len(estimate.state_mean))
+            header = "" if self._headed else self._stdout.header(estimates.state_mean.shape[1])
             self._headed = True
-            to_stdout(header + self._stdout.line(*row))
+            to_stdout(header + self._stdout.block(*block, y, estimates))
+        self._save_if_due()
+
+    def _write_parameters(self) -> None:
+        numbers = {k: float(f"{v:.9g}") for k, v in self.live.parameters().items()}
+        if numbers:
+            self._files[PARAMETERS].write(to_json({"row": self.rows, **numbers}) + "\n")
 
     def _reject(self, stream: Stream, until: str = "") -> None:
         """Write down bad records, up to the one at a place."""
@@ -264,14 +236,3 @@ def _own_place(observation: Observation) -> str:
     """Where a record stands that is read again after this row: the one that follows a gap."""
     source = observation.position
     return f"{source.name}, line {source.line + 1}" if observation.filled and source else ""
-
-
-def _next(rows: Iterator[Observation], stopper: Stopper) -> Observation | None:
-    """The next row; None at the end, or if somebody asks to stop while we wait for it."""
-    try:
-        stopper.waiting = True
-        return next(rows, None)
-    except Interrupted:
-        return None
-    finally:
-        stopper.waiting = False

@@ -13,21 +13,25 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rmcvi.app.run.estimates import FIELDS, INTEGER, NUMBER, TEXTS, Field, pairs
+from rmcvi.app.run.estimates import FIELDS, INTEGER, NUMBER, TEXTS, TIME, VALUE, Field, pairs
 from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.core.files import to_json
-from rmcvi.learners import Estimate
+from rmcvi.learners import Estimates
 
 FORMATS = ("jsonl", "csv")
-NO_NUMBER = frozenset(["nan", "inf", "-inf"])
 SHAPES = ("csv", "jsonl", "table")
+TEXT_KINDS = (INTEGER, TIME, TEXTS)
+_SHOWN = {NUMBER: "%.9g", VALUE: "%r"} | dict.fromkeys(TEXT_KINDS, "%s")
+"""Nine digits, so that a counter of 1e9 keeps its last one; values as they came."""
+LAYOUTS = 500
+"""Most layouts that are kept: one for each way in which values are missing, of late."""
 
 
 def moment(time: float | None, calendar: bool) -> str | float | None:
@@ -41,61 +45,98 @@ def moment(time: float | None, calendar: bool) -> str | float | None:
 
 
 class Lines:
-    """Turns a row and what was estimated at it into a line of text."""
+    """Turns rows and what was estimated at them into lines of text."""
 
     def __init__(self, columns: Sequence[str], form: str, schema: Sequence[Field] = FIELDS):
         self.columns, self.form, self.schema = list(columns), form, schema
         self._of = {per: [f for f in schema if f.per == per] for per in ("row", "column", "state")}
-        self._numbers = {
-            per: [f.attribute for f in found if f.kind == NUMBER] for per, found in self._of.items()
-        }
-        self._nothing = "" if form == "csv" else "null"
-        self._layout, self._digits = "", ""
+        self._texts = [f.kind for f in self._of["row"] if f.kind in TEXT_KINDS]
+        self._layouts: dict[bytes, _Layout] = {}
 
     def header(self, states: int) -> str:
         """The first line of CSV; nothing for JSON lines."""
         names = (csv_text(name) for name, _ in pairs(self.columns, range(states), self.schema))
         return csv_line(list(names)) if self.form == "csv" else ""
 
-    def line(self, row: int, time: str | float | None, y: np.ndarray, estimate: Estimate) -> str:
-        """One row; `y` are its values as they came."""
-        if not self._layout:
-            self._prepare(len(estimate.state_mean))
-        numbers = [getattr(estimate, name) for name in self._numbers["row"]]
-        for per in ("column", "state"):
-            if names := self._numbers[per]:
-                numbers += np.stack([getattr(estimate, name) for name in names], 1).ravel().tolist()
-        nothing = self._nothing
-        digits = (self._digits % tuple(numbers)).split()
-        cells = iter([nothing if text in NO_NUMBER else text for text in digits])
-        line = [
-            next(cells) if f.kind == NUMBER else self._text(f.kind, row, time, estimate)
+    def block(self, row: int, times: Sequence[Any], y: np.ndarray, estimates: Estimates) -> str:
+        """One line for each row, the first of which has the number `row`.
+
+        Args:
+            row: as said.
+            times: of the rows.
+            y: their values as they came.
+            estimates: what was estimated at them.
+        """
+        cells = self._cells(y, estimates)
+        finite, lines = np.isfinite(cells), []
+        for i, time in enumerate(times):
+            key = finite[i].tobytes()
+            layout = self._layouts.get(key) or self._lay_out(key, estimates.state_mean.shape[1])
+            line = cells[i, layout.used].tolist()
+            for at, kind in zip(layout.texts, self._texts, strict=True):
+                line[at] = self._text(kind, row + i, time, estimates.alarms[i])
+            lines.append(layout.line % tuple(line))
+        return "".join(lines)
+
+    def _cells(self, y: np.ndarray, estimates: Estimates) -> np.ndarray:
+        """All numbers, (rows, cells of a line); 0 where a text will be."""
+        none = np.zeros(len(y))
+        rows = [
+            none if f.kind in TEXT_KINDS else getattr(estimates, f.attribute)
             for f in self._of["row"]
         ]
-        for value in y.tolist():
-            shown = repr(value) if math.isfinite(value) else nothing
-            line += [next(cells) if f.kind == NUMBER else shown for f in self._of["column"]]
-        line += cells
-        return csv_line(line) if self.form == "csv" else self._layout % tuple(line)
+        parts = [np.stack(rows, 1)]
+        for per in ("column", "state"):
+            of = [y if f.kind == VALUE else getattr(estimates, f.attribute) for f in self._of[per]]
+            if of:
+                parts.append(np.stack(of, 2).reshape(len(y), -1))
+        return np.concatenate(parts, 1)
 
-    def _text(self, kind: str, row: int, time: str | float | None, estimate: Estimate) -> str:
+    def _text(self, kind: str, row: int, time: Any, alarms: tuple[str, ...]) -> str:
         """What is no number of nine digits: the row's number, its time, its alarms."""
         if kind == INTEGER:
             return str(row)
         if self.form == "csv":
-            return csv_text("; ".join(estimate.alarms)) if kind == TEXTS else _csv_time(time)
-        return dumps(list(estimate.alarms) if kind == TEXTS else time)
+            return _quoted(csv_text("; ".join(alarms)) if kind == TEXTS else _csv_time(time))
+        return dumps(list(alarms) if kind == TEXTS else time)
 
-    def _prepare(self, states: int) -> None:
-        """Formats of a whole row: nine digits, so that a counter of 1e9 keeps its last digit."""
+    def _lay_out(self, key: bytes, states: int) -> "_Layout":
+        """The line of all rows whose numbers are finite in the same places."""
         every = pairs(self.columns, range(states), self.schema)
-        parts = (dumps(name).replace("%", "%%") + ": %s" for name, _ in every)
-        self._layout = "{" + ", ".join(parts) + "}\n"
-        self._digits = "%.9g " * sum(f.kind == NUMBER for _, f in every)
+        nothing = "" if self.form == "csv" else "null"
+        finite = np.frombuffer(key, bool)
+        cells = [
+            _SHOWN[f.kind] if here else nothing for (_, f), here in zip(every, finite, strict=True)
+        ]
+        if self.form == "csv":
+            line = ",".join(cells) + "\n"
+        else:
+            names = (dumps(name).replace("%", "%%") for name, _ in every)
+            line = "{" + ", ".join(map("{}: {}".format, names, cells)) + "}\n"
+        used = np.flatnonzero(finite)
+        texts = [i for i, at in enumerate(used) if every[at][1].kind in TEXT_KINDS]
+        if len(self._layouts) >= LAYOUTS:
+            self._layouts.clear()
+        return self._layouts.setdefault(key, _Layout(line, used, texts))
+
+
+class _Layout(NamedTuple):
+    """A line with a place for each of its numbers and texts."""
+
+    line: str
+    used: np.ndarray
+    """The cells that are not empty."""
+    texts: list[int]
+    """Which of them are texts."""
 
 
 def _csv_time(time: str | float | None) -> str:
     return "" if time is None else str(time)
+
+
+def _quoted(text: str) -> str:
+    """A cell as it stands in a line with others."""
+    return csv_line([text, ""])[:-2]
 
 
 def csv_text(text: str) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,8 +29,6 @@ from rmcvi.learners import Live
 from rmcvi.version import __version__
 
 HARMONICS = 2
-POLL = 0.1
-"""Seconds between two looks at a file that is followed: soon enough for people, idle enough."""
 FORMAT = 2
 """Of `run.json`: 2 names the fields of a line of `estimates.jsonl`, 1 (of 0.1) does not."""
 FORMATS = (1, FORMAT)
@@ -129,7 +126,7 @@ class Plan:
         return self.source if self.source == "-" else str(Path(self.path) / self.source)
 
     def stream(
-        self, after: Position | None, stop: Callable[[], bool], source: Any = None
+        self, after: Position | None, pace: Pace | None = None, source: Any = None
     ) -> Stream:
         """The rows after a place; from the beginning if it is None."""
         return read(
@@ -138,7 +135,7 @@ class Plan:
             on_bad_row=self.options["on_bad_row"],
             after=after,
             follow=self.options["follow"] and self.source != "-",
-            pace=Pace(stop, poll=POLL),
+            pace=pace,
         )
 
     def trusted(self, model: str | None) -> "Plan":

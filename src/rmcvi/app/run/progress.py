@@ -26,6 +26,8 @@ class Progress:
     def __init__(self, quiet: bool):
         self.quiet = quiet
         self.begun, self._rows, self._shown = time.perf_counter(), 0, 0.0
+        self._first = 0
+        """Rows of the first chunk, which took as long as compiling does."""
         self._line = not quiet and sys.stderr.isatty()
 
     def say(self, sentences: Iterable[str]) -> None:
@@ -39,12 +41,12 @@ class Progress:
         if self._line:
             say("compiling ...", end="")
 
-    def row(self, scores: RunningScores) -> None:
-        """One more row; the line is written over now and then."""
-        self._rows += 1
+    def more(self, rows: int, scores: RunningScores) -> None:
+        """More rows; the line is written over now and then."""
         now = time.perf_counter()
-        if self._rows == 1:
-            self.begun = now
+        if not self._rows:
+            self.begun, self._first = now, rows
+        self._rows += rows
         if self._line and now - self._shown >= EVERY:
             self._shown = now
             self._show(scores, now)
@@ -57,8 +59,9 @@ class Progress:
 
     def _show(self, scores: RunningScores, now: float) -> None:
         words = [f"{scores.rows} rows"]
-        if self._rows > 1:
-            words.append(f"{(self._rows - 1) / max(now - self.begun, 1e-9):.0f}/s")
+        if self._rows > self._first:
+            rate = (self._rows - self._first) / max(now - self.begun, 1e-9)
+            words.append(f"{rate:.0f}/s")
         if math.isfinite(scores.better):
             words.append(f"error {100 * scores.better:.0f} % of persistence")
         alarms = sum(scores.alarms.values())

@@ -2,8 +2,9 @@
 
 A value is scored if it was observed, predicted, and not the first of its column; persistence
 predicts the column's last value. Over all columns, errors are in each column's standard deviations,
-so that units do not mix; a constant column has none and is left out there. The engine adds one row
-at a time, a report all rows at once, by the same rules.
+so that units do not mix; a constant column has none and is left out there. The engine adds some
+rows at a time, a report all rows at once: sums are taken in the order of the rows, so that they do
+not depend on the cut, to the bit.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcvi.app.run.speech import Refusal
+from rmcvi.core.past import last_value
 from rmcvi.core.remarks import PAUSE, WARM_UP, lost, remarks
 
 _SUMS = ("seen", "scored", "error", "repeat", "inside", "total", "square", "lost", "lost_at_end")
@@ -31,15 +33,9 @@ class Judged(NamedTuple):
     """Whether a value should have been predicted, after the warm-up, and was not."""
 
 
-def last_value(value: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """For each row, the last value of each column before it; `before` is that of the first row."""
-    if len(value) == 1:
-        return before[None]
-    rows = np.arange(len(value))[:, None]
-    seen = np.maximum.accumulate(np.where(np.isnan(value), -1, rows), 0)
-    at = np.vstack([np.full((1, value.shape[1]), -1), seen[:-1]])[: len(value)]
-    found = np.take_along_axis(value, np.maximum(at, 0), 0) if len(value) else value
-    return np.where(at >= 0, found, before)
+def _added(total: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """The sum with one term after the other, (rows, ...), added to it."""
+    return np.cumsum(np.concatenate([total[None], terms]), 0)[-1]
 
 
 def is_new_episode(row: int, last: int | None) -> bool:
@@ -68,18 +64,24 @@ class RunningScores:
                 message = "checkpoint: its scores are not as `learn` writes them"
                 raise Refusal(f"{message}; `rmcvi learn --force` starts anew") from None
 
-    def add(self, y: np.ndarray, estimate: Any) -> None:
-        """One row and what was predicted of it."""
-        bands = (estimate.mean[None], estimate.low[None], estimate.high[None])
-        self.add_rows(y[None], *bands, np.array([estimate.log_score]))
-        self.recoveries = estimate.recoveries
-        for sentence in dict.fromkeys(estimate.alarms):
-            if is_new_episode(self.rows, self._raised.get(sentence)):
-                self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
-            self._raised[sentence] = self.rows
-        if self._raised:  # a service that runs for years keeps what goes on, no more
-            going = self._raised.items()
-            self._raised = {s: row for s, row in going if not is_new_episode(self.rows, row)}
+    def add(self, y: np.ndarray, estimates: Any) -> None:
+        """Rows and what was predicted of them (`Estimates`)."""
+        before = self.rows
+        self.add_rows(y, estimates.mean, estimates.low, estimates.high, estimates.log_score)
+        self.recoveries = int(estimates.recoveries[-1])
+        for row, sentences in enumerate(estimates.alarms, before + 1):
+            if sentences:
+                self._forget(row - 1)
+                for sentence in dict.fromkeys(sentences):
+                    if is_new_episode(row, self._raised.get(sentence)):
+                        self.alarms[sentence] = self.alarms.get(sentence, 0) + 1
+                    self._raised[sentence] = row
+        self._forget(self.rows)
+
+    def _forget(self, row: int) -> None:
+        """A service that runs for years keeps what goes on, no more."""
+        going = self._raised.items()
+        self._raised = {s: last for s, last in going if not is_new_episode(row, last)}
 
     def add_rows(
         self,
@@ -93,7 +95,8 @@ class RunningScores:
         sums, seen = self._sums, np.isfinite(value)
         finite = np.isfinite(log_score)
         self.rows += len(value)
-        self.score += float(log_score[finite].sum())
+        terms = np.where(finite, log_score, 0.0)[:, None]
+        self.score = float(_added(np.array([self.score]), terms)[0])
         self.values += int(seen[finite].sum())
         predicted = np.isfinite(mean)
         whole = predicted & np.isfinite(low) & np.isfinite(high)
@@ -113,8 +116,8 @@ class RunningScores:
         sums["lost"] += missed.sum(0)
         sums["seen"] += seen.sum(0)
         sums["scored"] += scored.sum(0)
-        sums["error"] += np.where(scored, judged.error**2, 0.0).sum(0)
-        sums["repeat"] += np.where(scored, judged.persistence**2, 0.0).sum(0)
+        sums["error"] = _added(sums["error"], np.where(scored, judged.error**2, 0.0))
+        sums["repeat"] = _added(sums["repeat"], np.where(scored, judged.persistence**2, 0.0))
         sums["inside"] += (scored & judged.inside).sum(0)
         if not len(value):
             return
@@ -122,8 +125,8 @@ class RunningScores:
             first = np.take_along_axis(value, seen.argmax(0)[None], 0)[0]
             self._origin = np.where(np.isnan(self._origin), first, self._origin)
         away = np.where(seen, value - self._origin, 0.0)
-        sums["total"] += away.sum(0)
-        sums["square"] += (away**2).sum(0)
+        sums["total"] = _added(sums["total"], away)
+        sums["square"] = _added(sums["square"], away**2)
         self._last = np.where(seen[-1], value[-1], last_value(value, self._last)[-1])
 
     @property

@@ -22,6 +22,8 @@ class Pace:
     """Asked before each line of a followed file: whether to read no further."""
     sleep: Callable[[float], None] = time.sleep
     """How to wait, `poll` seconds at a time."""
+    idle: Callable[[], None] = lambda: None
+    """Called before each wait: whoever has put rows aside may have been waiting for more."""
     poll: float = 0.5
     patience: float = 2.0
     """Seconds of silence after which a pipe's first rows are enough to look at."""
@@ -108,6 +110,7 @@ def follow_lines(path: Path, pace: Pace, offset: int = 0, number: int = 0) -> It
         while not pace.stop():
             line = tail.poll()
             if line is None:
+                pace.idle()
                 pace.sleep(pace.poll)
             else:
                 yield line

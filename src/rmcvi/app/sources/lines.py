@@ -128,8 +128,9 @@ def cut_line(data: bytes, number: int, start: int, size: int, half: bool = False
 class PipeLines:
     """Lines of a pipe or file object, read once; the first ones can be looked at beforehand."""
 
-    def __init__(self, stream: Any, name: str):
-        self.name = name
+    def __init__(self, stream: Any, name: str, idle: Callable[[], None]):
+        """`idle` is called before each wait."""
+        self.name, self._idle = name, idle
         self._stream = getattr(stream, "buffer", stream)
         self._held = b""
         self._ended = False
@@ -194,6 +195,8 @@ class PipeLines:
         return b"".join([*parts, head, mark]), size + len(head) + len(mark)
 
     def _read(self) -> bytes:
+        if not self._ready(0.0):
+            self._idle()
         # read1 gives what is there; a buffered read would wait for a full buffer.
         read = getattr(self._stream, "read1", None) or self._stream.read
         try:

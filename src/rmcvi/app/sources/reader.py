@@ -80,9 +80,10 @@ class Stream:
                 yield self._filling(name, record, clock, held)
             dt = clock.tick(row.time)
             self.counts.leaps += self.rules.gaps == "rows" and dt > 1.5
-            absent = np.isnan(row.u)
-            self.counts.held += int(absent.sum())
-            held = np.where(absent, held, row.u)
+            if held.size:
+                absent = np.isnan(row.u)
+                self.counts.held += int(absent.sum())
+                held = np.where(absent, held, row.u)
             self._trace(record)
             position = self._position(name, record.last, record.end, clock, held)
             yield Observation(row.y, held, dt, row.time, row.time_text, position)

@@ -173,7 +173,7 @@ class PipeSource:
     """A pipe or file object, read once; offsets count its rows."""
 
     def __init__(self, stream: Any, name: str, pace: Pace):
-        self._lines, self.name, self._pace = PipeLines(stream, name), name, pace
+        self._lines, self.name, self._pace = PipeLines(stream, name, pace.idle), name, pace
         self.trace = Trace(whole=True)
 
     def sniff(self, wishes: Wishes) -> Schema:

@@ -7,6 +7,7 @@ from rmcvi.lab.bench.limit_bench import limit as limit
 from rmcvi.lab.bench.measure import Outcome as Outcome
 from rmcvi.lab.bench.measure import Target as Target
 from rmcvi.lab.bench.measure import pinned as pinned
+from rmcvi.lab.bench.pipeline_bench import pipeline as pipeline
 from rmcvi.lab.bench.rivals_bench import rivals as rivals
 from rmcvi.lab.bench.stream_bench import fleet as fleet
 from rmcvi.lab.bench.stream_bench import stream as stream
@@ -19,5 +20,6 @@ WORKLOADS = {
     "stream": stream,
     "rivals": rivals,
     "fleet": fleet,
+    "pipeline": pipeline,
 }
 """By name, each a function of `quick`."""

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.moments import clipped_square
 from rmcvi.learners.units.islands import STREAK, come_home, new_level, repeats
+from rmcvi.learners.units.rows import Units
 from rmcvi.learners.units.scaling import STEADY, Scaling, begin
 
 _LEVEL = 1.0 / 8.0
@@ -112,10 +113,16 @@ class Standardiser:
         rows = np.asarray(ys, float)
         scaling = self.init(rows.shape[-1]) if scaling is None else scaling
         self._check(scaling, rows, 2)
-        zs = np.empty(rows.shape)
+        units = self.run(scaling, rows)
+        return units.z, units.scalings[-1]
+
+    def run(self, scaling: Scaling, rows: np.ndarray) -> Units:
+        """`step` for each of the rows (T, dy), one after the other."""
+        zs, scalings = np.empty(rows.shape), [scaling]
         for t, row in enumerate(rows):
             scaling, zs[t] = self.step(scaling, row)
-        return zs, scaling
+            scalings.append(scaling)
+        return Units.of(zs, scalings)
 
     def _move(self, scaling: Scaling, y: np.ndarray, seen: np.ndarray) -> Scaling:
         if not seen.any():

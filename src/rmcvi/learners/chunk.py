@@ -1,7 +1,10 @@
-"""One row through a learner as one compiled program, whose results are one array.
+"""Rows through a learner by one compiled program, whose results are one array.
 
-The state is a flat tuple of arrays, given up to the program at each row: nothing is flattened,
-copied or fetched that a stream of single rows would pay for a thousand times a second.
+The program takes up to `CAPACITY` rows at a call: a file goes through it chunk by chunk, a live row
+as a chunk of one, and the numbers do not depend on the cut. The state is a flat tuple of arrays:
+nothing is flattened or fetched that a stream would pay for a thousand times a second. Within the
+program it is changed in place: the state before a row is gone after it. A row that leaves an
+unsound one ends the chunk, and the state before it is found by doing the rows before it again.
 """
 
 from functools import partial
@@ -11,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import AbstractLearner, Prediction
 from rmcvi.core import tree
@@ -21,65 +24,86 @@ from rmcvi.learners.predict import deviation
 from rmcvi.learners.soundness import Soundness, is_sound, strict_leaves
 from rmcvi.monitors.health import Alarm
 
+CAPACITY = 256
+"""Rows of a chunk: the fixed cost of a call is then below a fiftieth of the work."""
 
-class Row(NamedTuple):
-    """Results of a row, in the learner's units; NaN where there are none."""
+
+class Rows(NamedTuple):
+    """Results of rows, each (rows, ...), in the learner's units; NaN where there are none."""
 
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
     filled: np.ndarray
-    """Posterior mean of the row; of use where nothing was observed."""
+    """Posterior mean of a row; of use where nothing was observed."""
     failure: np.ndarray
     kind: np.ndarray
     """Why a column has failed, as in `monitors`; 0 if it has not."""
     state_mean: np.ndarray
     state_std: np.ndarray
-    log_score: float
-    elbo: float
-    ess: float
-    alarms: int
-    recoveries: int
+    log_score: np.ndarray
+    elbo: np.ndarray
+    ess: np.ndarray
+    alarms: np.ndarray
+    recoveries: np.ndarray
 
 
 class Program:
-    """A learner with its state and the monitors', moved on row by row."""
+    """A learner with its state and the monitors', moved on chunk by chunk."""
 
     def __init__(self, learner: AbstractLearner, state: PyTree, watch: "Watch"):
         arrays, static = eqx.partition(learner, eqx.is_array)
         self.arrays = jax.tree.leaves(arrays)
-        leaves, tree = jax.tree.flatten((_copied(state), _copied(watch)))
+        leaves, tree = jax.tree.flatten((state, watch))
+        self._size = len(jax.tree.leaves(state))
         kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
         self._fixed = _Fixed(static, jax.tree.structure(arrays), tree, kinds)
         self._leaves, self._learner = _raw(leaves), learner
         self._strict: np.ndarray | None = None
+        width = 4 * learner.dim_obs + learner.dim_input + 1
+        self._rows = np.zeros((CAPACITY, width))
 
     @property
     def state(self) -> PyTree:
-        """The learner's state; it lives until the next row."""
+        """The learner's state."""
         return self._fixed.unflatten(self._leaves)[0]
 
     @property
     def watch(self) -> "Watch":
-        """What is remembered besides; it lives until the next row."""
+        """What is remembered besides."""
         return self._fixed.unflatten(self._leaves)[1]
 
-    def step(self, values: list[np.ndarray], u: np.ndarray, dt: float) -> Row:
-        """Predict a row, learn from it; `values` are the fields of `Values`."""
-        row = np.concatenate([*values, u, [dt]])
-        if self._strict is None:
-            self._strict = self._find_strict(len(row))
-        self._leaves, results = _step(self._fixed, self._leaves, self.arrays, row, self._strict)
-        return _unpack(np.asarray(results), self._learner.dim_obs)
+    def advance(self, rows: np.ndarray, stop: Alarm) -> Rows:
+        """Predict each row, then learn from it, up to the first one with an alarm in `stop`.
 
-    def _find_strict(self, size: int) -> np.ndarray:
+        `rows` are (rows, n), at most `CAPACITY`: the fields of `Values`, the inputs, the length.
+        """
+        if self._strict is None:
+            self._strict = self._find_strict()
+        count, self._rows[: len(rows)] = len(rows), rows
+        leaves, results, done, sound = self._run(self._leaves, count, stop)
+        count = int(done)
+        if not sound:
+            # Waited for: until it is done, the program may read the rows where they are.
+            again = jax.block_until_ready(self._run(self._leaves, count - 1, Alarm.NONE)[0])
+            leaves = again[: self._size] + leaves[self._size :]
+        self._leaves = leaves
+        return _unpack(np.asarray(results)[:count], self._learner.dim_obs)
+
+    def _run(self, leaves: tuple[Array, ...], count: int, stop: Alarm) -> Any:
+        numbers = np.int32(count), np.int32(stop), self._strict
+        return _advance(self._fixed, leaves, self.arrays, self._rows, *numbers)
+
+    def _find_strict(self) -> np.ndarray:
         """Which arrays never hold NaN: those that do not after a row of nothing."""
-        d, nothing = self._learner.dim_obs, np.full(size, np.nan)
-        nothing[4 * d :] = 1.0
+        d, nothing = self._learner.dim_obs, np.zeros(self._rows.shape)
+        nothing[0, : 4 * d], nothing[0, 4 * d :] = np.nan, 1.0
         begin = self._learner.init(jax.random.key(0)), Watch.fresh(d)
-        leaves = _raw(jax.tree.leaves(_copied(begin)))
-        before = strict_leaves(leaves)
-        after, _ = _step(self._fixed, leaves, self.arrays, nothing, np.zeros(len(leaves), bool))
+        leaves = _raw(jax.tree.leaves(begin))
+        before, doubted = strict_leaves(leaves), np.zeros(len(leaves), bool)
+        after, *_ = _advance(
+            self._fixed, leaves, self.arrays, nothing, np.int32(1), np.int32(0), doubted
+        )
         return np.array(before) & np.array(strict_leaves(after))
 
 
@@ -94,17 +118,26 @@ class Watch(eqx.Module):
         """Nothing seen of `dim` columns."""
         return cls(Monitors.fresh(dim), Soundness.fresh(dim))
 
+    @classmethod
+    def restored(cls, dim: int, kept: list[Any]) -> "Watch":
+        """From the arrays of a file, if they have the shapes of `fresh`."""
+        leaves, tree = jax.tree.flatten(cls.fresh(dim))
+        arrays = [np.array(value, leaf.dtype) for value, leaf in zip(kept, leaves, strict=True)]
+        for array, leaf in zip(arrays, leaves, strict=True):
+            if array.shape != leaf.shape:
+                raise ValueError(f"got shape {array.shape}, expected {leaf.shape}")
+        return jax.tree.unflatten(tree, [jnp.asarray(array) for array in arrays])
 
-def _unpack(results: np.ndarray, d: int) -> Row:
-    k = (len(results) - 6 * d - 5) // 2
-    ends = [d, 2 * d, 3 * d, 4 * d, 5 * d, 6 * d, 6 * d + k, 6 * d + 2 * k]
-    results = results.astype(float)
-    *parts, numbers = (results[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True))
+
+def _unpack(results: np.ndarray, d: int) -> Rows:
+    k = (results.shape[1] - 6 * d - 5) // 2
+    widths = np.cumsum([d] * 6 + [k, k])
+    *parts, numbers = np.split(results.astype(float), widths, axis=1)
+    score, elbo, ess, alarms, recoveries = numbers.T
     mean, low, high, filled, failure, kind, state_mean, state_std = parts
-    score, elbo, ess, alarms, recoveries = numbers.tolist()
-    return Row(
+    return Rows(
         *(mean, low, high, filled, failure, kind, state_mean, state_std),
-        *(score, elbo, ess, int(alarms), int(recoveries)),
+        *(score, elbo, ess, alarms.astype(int), recoveries.astype(int)),
     )
 
 
@@ -130,10 +163,6 @@ class _Fixed:
         return jax.tree.unflatten(self.tree, whole)
 
 
-def _copied(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda v: jnp.array(v, copy=True) if eqx.is_array(v) else v, tree)
-
-
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
@@ -142,15 +171,47 @@ def _raw(leaves: list[Array]) -> tuple[Array, ...]:
     return tuple(jax.random.key_data(v) if _is_key(v) else v for v in leaves)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _step(
+@partial(jax.jit, static_argnums=0)
+def _advance(
     fixed: _Fixed,
     leaves: tuple[Array, ...],
     arrays: list[Array],
+    rows: Float[Array, "capacity n"],
+    count: Int[Array, ""],
+    stop: Int[Array, ""],
+    strict: Bool[Array, "leaves"],
+) -> tuple[tuple[Array, ...], Float[Array, "capacity m"], Int[Array, ""], Bool[Array, ""]]:
+    """The first `count` rows, or fewer if one raises an alarm in `stop` or is not to be learned.
+
+    Says how many, and whether the last of them was learned; the state is after it in any case.
+    """
+    learner = eqx.combine(jax.tree.unflatten(fixed.arrays, arrays), fixed.static)
+    law = jax.eval_shape(lambda v: learner.filter(fixed.unflatten(v)[0]).mean, leaves)
+    width = 6 * learner.dim_obs + 2 * law.size + 5
+
+    def goes_on(loop: Any) -> Bool[Array, ""]:
+        i, alarms, sound, *_ = loop
+        return (i < count) & ((alarms & stop) == 0) & sound
+
+    def body(loop: Any) -> Any:
+        i, _, _, leaves, out = loop
+        leaves, results, alarms, sound = _row(fixed, learner, leaves, rows[i], strict)
+        return i + 1, alarms.astype(stop.dtype), sound, leaves, out.at[i].set(results)
+
+    nothing = jnp.zeros_like(count), jnp.zeros_like(stop), jnp.array(True)
+    begin = (*nothing, leaves, jnp.zeros((len(rows), width)))
+    done, _, sound, leaves, out = jax.lax.while_loop(goes_on, body, begin)
+    return leaves, out, done, sound
+
+
+def _row(
+    fixed: _Fixed,
+    learner: AbstractLearner,
+    leaves: tuple[Array, ...],
     row: Float[Array, "n"],
     strict: Bool[Array, "leaves"],
-) -> tuple[tuple[Array, ...], Float[Array, "m"]]:
-    learner = eqx.combine(jax.tree.unflatten(fixed.arrays, arrays), fixed.static)
+) -> tuple[tuple[Array, ...], Float[Array, "m"], Int[Array, ""], Bool[Array, ""]]:
+    """State, results and alarms of one row, and whether the state after it is to be kept."""
     old, before = fixed.unflatten(leaves)
     d = learner.dim_obs
     values, rest = Values(*row[: 4 * d].reshape(4, d)), row[4 * d :]
@@ -162,7 +223,8 @@ def _step(
     # What came before the row is sound: it was checked after the row before.
     new, size = _raw(jax.tree.leaves(state)), len(jax.tree.leaves(state))
     sound = is_sound(new, strict[:size])
-    kept = [jnp.where(sound & predicted, a, b) for a, b in zip(new, leaves[:size], strict=True)]
+    learned = sound & predicted
+    kept = [jnp.where(learned, a, b) for a, b in zip(new, leaves[:size], strict=True)]
     state, _ = fixed.unflatten([*kept, *leaves[size:]])
     filled = _filled(learner, state, values.y, prediction)
     law, own = learner.filter(state), learner.diagnostics(state, info)
@@ -187,7 +249,9 @@ def _step(
         [prediction.mean, prediction.low, prediction.high, filled, failure, kind, law.mean, std]
         + [v[None].astype(float) for v in numbers]
     )
-    return _raw(jax.tree.leaves((state, Watch(monitors, soundness)))), results
+    # Not what was kept: to choose between two states would be to copy them at every row.
+    leaves = (*new, *jax.tree.leaves(Watch(monitors, soundness)))
+    return leaves, results, alarms, learned
 
 
 def _nothing(dim: int) -> Prediction:

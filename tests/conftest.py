@@ -14,10 +14,9 @@ os.environ["XLA_FLAGS"] = " ".join(
         "--xla_cpu_parallel_codegen_split_count=1",
     ]
 ).strip()
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("NPROC", "1")  # threads of XLA: more of them only take turns
-    os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NPROC", "1")  # threads of XLA: more of them only take turns
+os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
 
 import gc
 import resource
@@ -25,19 +24,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# JAX makes a compiler context for every program, a third of the time that a small one takes.
+mlir.make_ir_context = cache(mlir.make_ir_context)
 # jax_debug_key_reuse stays off: tests that compare two runs on the same key would be reuse to it.
 
 # Before the first import of rmcvi, and for good: modules may be imported late, inside a test.
-install_import_hook("rmcvi", "beartype.beartype")
+# A quarter of the time of a recursion's test is spent here, so the workers of `make test` do
+# without; the files that the Makefile calls TYPED run with it, in a process beside them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    install_import_hook("rmcvi", "beartype.beartype")
 
 MAPPINGS = 20_000
 MOST = 8 * 60

@@ -12,10 +12,12 @@ WORKERS ?= 2
 # Seconds that `make test` may take on two idle cores, from a fresh clone and a cold cache.
 MOST := 480
 # Tests of every room that run with types and shapes checked (tests/conftest.py); it costs a quarter.
-TYPED := tests/core tests/models tests/families tests/monitors tests/baselines/test_kalman.py \
-  tests/checks/test_family.py tests/optim/test_ascent.py tests/recursion/test_recursion.py \
-  tests/learners/test_fleet.py tests/learners/test_compare.py tests/seasonal/test_levels.py \
-  tests/sources/test_read.py tests/cli/test_rows.py tests/report/test_scores.py
+TYPED := tests/core tests/models tests/monitors tests/families/test_contract.py \
+  tests/families/test_exponential.py tests/baselines/test_persistence.py \
+  tests/baselines/test_least_squares.py tests/optim/test_ascent.py tests/checks/test_family.py \
+  tests/recursion/test_recursion.py tests/learners/test_fleet.py tests/learners/test_compare.py \
+  tests/seasonal/test_inputs.py tests/sources/test_read.py tests/cli/test_rows.py \
+  tests/report/test_scores.py
 
 # Compiled programs survive between runs; the pinned pyright does not ask for a newer one.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax

@@ -43,7 +43,7 @@ mlir.make_ir_context = cache(mlir.make_ir_context)
 if "UNTYPED" not in os.environ:
     install_import_hook("rmcvi", "beartype.beartype")
 
-MAPPINGS = 20_000
+MAPPINGS = 45_000
 FIRST = ("test_soak.py", "test_checkpoint.py", "test_docs.py", "test_windowed.py")
 """Files that take longest: begun last, one of them would keep a worker busy while others wait."""
 

@@ -17,7 +17,6 @@ import rmcvi
 from rmcvi import families, models
 from rmcvi.learners.checkpoint import load, save
 
-
 QUICK: dict[str, Any] = {"draws": 0, "guard": False, "health": False}
 """Nothing predicted or watched: half the program."""
 

@@ -33,14 +33,12 @@ def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> Non
 @pytest.mark.parametrize(
     "settings",
     [
-        dict(entropy="sampled"),
+        dict(entropy="sampled", bptt=1),
         dict(entropy="empirical"),
-        dict(control="none"),
-        dict(backward=rmcvi.SampledIndices(3)),
+        dict(control="none", backward=rmcvi.SampledIndices(3)),
         dict(backward=rmcvi.AcceptReject(2, max_tries=3)),
-        dict(bptt=1),
     ],
-    ids=["sampled", "empirical", "no-control", "indices", "accept-reject", "bptt-1"],
+    ids=["sampled-bptt-1", "empirical", "indices-no-control", "accept-reject"],
 )
 def test_windowed_is_forward_for_every_option(settings: dict) -> None:
     """One choice of weights, entropy and control variate serves both forms."""

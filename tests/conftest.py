@@ -44,7 +44,15 @@ if "UNTYPED" not in os.environ:
     install_import_hook("rmcvi", "beartype.beartype")
 
 MAPPINGS = 45_000
-FIRST = ("test_soak.py", "test_checkpoint.py", "test_docs.py", "test_windowed.py")
+FIRST = (
+    "test_soak.py",
+    "test_docs.py",
+    "test_windowed.py",
+    "test_checkpoint.py",
+    "test_questions.py",
+    "test_calibrated.py",
+    "test_survival.py",
+)
 """Files that take longest: begun last, one of them would keep a worker busy while others wait."""
 
 

@@ -17,8 +17,10 @@ import rmcvi
 from rmcvi import families, models
 from rmcvi.learners.checkpoint import load, save
 
-QUICK: dict[str, Any] = {"draws": 0, "guard": False, "health": False}
-"""Nothing predicted or watched: half the program."""
+QUIET: dict[str, Any] = {"guard": False, "health": False, "drift": False, "sensors": False}
+"""Nothing watched: half the program."""
+QUICK: dict[str, Any] = QUIET | {"draws": 0}
+"""Nothing predicted either."""
 
 
 def small_learner(

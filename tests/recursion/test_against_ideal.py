@@ -24,7 +24,8 @@ LENGTH = 4
 F, G = np.array([[0.8, 0.2], [-0.1, 0.7]]), np.array([[1.0, 0.4], [-0.3, 0.6]])
 M0, S0 = np.array([0.3, -0.2]), np.array([0.9, 0.7])
 YS = np.random.default_rng(0).normal(size=(LENGTH, 1))
-RUNS = {8: 2048, 64: 256}
+RUNS = {8: 2048, 64: 256, 512: 32}
+"""Of so many particles; the last are for the rate alone, which is a test of `make test-long`."""
 
 
 def misspecified() -> tuple[LinearGaussian, LinearGaussianFamily]:

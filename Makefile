@@ -7,7 +7,17 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt
 PINS := pyproject.toml constraints.txt
+PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
+# Seconds that `make test` may take on two idle cores, from a fresh clone and a cold cache.
+MOST := 480
+# Tests of every room that run with types and shapes checked (tests/conftest.py); it costs a quarter.
+TYPED := tests/core tests/models tests/monitors tests/families/test_contract.py \
+  tests/families/test_exponential.py tests/baselines/test_persistence.py \
+  tests/baselines/test_least_squares.py tests/optim/test_ascent.py tests/checks/test_family.py \
+  tests/recursion/test_recursion.py tests/learners/test_fleet.py tests/learners/test_compare.py \
+  tests/seasonal/test_inputs.py tests/sources/test_read.py tests/cli/test_rows.py \
+  tests/report/test_scores.py
 
 # Compiled programs survive between runs; the pinned pyright does not ask for a newer one.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
@@ -28,14 +38,26 @@ help:
 demo: .venv/.app
 	$(BIN)/rmcvi demo
 
-# The types take a minute of one core, so the checks run beside the first tests and speak last.
+# Two workers, and beside them what needs a process of its own: the checks, the tests that ask for the
+# usual compiler, and those that run with types checked. Nothing waits for a last file: a process
+# that is left alone has a core to itself. The logs are shown at the end.
 test: .venv/.dev
-	@mkdir -p .cache; $(MAKE) --no-print-directory lint >.cache/lint.log 2>&1 & checks=$$!; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25; \
-	tests=$$?; wait $$checks; checks=$$?; cat .cache/lint.log; exit $$((tests || checks))
+	@mkdir -p .cache; export UNTYPED=1; \
+	{ $(MAKE) --no-print-directory lint; ran=$$?; USUAL_COMPILER=1 $(PYTEST) -m usual_compiler \
+	  $$(grep -rl --include='test_*.py' mark.usual_compiler tests) && exit $$ran; } \
+	  >.cache/lint.log 2>&1 & checks=$$!; \
+	env -u UNTYPED $(PYTEST) $(TYPED) -m "not long and not usual_compiler" \
+	  >.cache/typed.log 2>&1 & typed=$$!; \
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25 \
+	  -m "not long and not usual_compiler" $(TYPED:%=--ignore=%); failed=$$?; \
+	wait $$typed || failed=1; wait $$checks || failed=1; cat .cache/typed.log .cache/lint.log; \
+	times >.cache/times; wall=$$(($$(date +%s) - STARTED)); \
+	echo "processor time, user and system: $$(tail -1 .cache/times)"; \
+	echo "from the first line of make to here: $$((wall / 60)) min $$((wall % 60)) s"; \
+	[ $$wall -le $(MOST) ] || echo "That is more than the $(MOST) s it should take."; exit $$failed
 
 test-long: .venv/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m long
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m long
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

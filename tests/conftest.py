@@ -14,35 +14,45 @@ os.environ["XLA_FLAGS"] = " ".join(
         "--xla_cpu_parallel_codegen_split_count=1",
     ]
 ).strip()
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("NPROC", "1")  # threads of XLA: more of them only take turns
-    os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NPROC", "1")  # threads of XLA: more of them only take turns
+os.environ["XLA_FLAGS"] += " --xla_cpu_multi_thread_eigen=false"
 
 import gc
-import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# JAX makes a compiler context for every program, a third of the time that a small one takes.
+mlir.make_ir_context = cache(mlir.make_ir_context)
 # jax_debug_key_reuse stays off: tests that compare two runs on the same key would be reuse to it.
 
 # Before the first import of rmcvi, and for good: modules may be imported late, inside a test.
-install_import_hook("rmcvi", "beartype.beartype")
+# A quarter of the time of a recursion's test is spent here, so the workers of `make test` do
+# without; the files that the Makefile calls TYPED run with it, in a process beside them.
+if "UNTYPED" not in os.environ:
+    install_import_hook("rmcvi", "beartype.beartype")
 
-MAPPINGS = 20_000
-MOST = 8 * 60
-"""Seconds that `make test` may take on two idle cores, from a fresh clone and a cold cache."""
-FIRST = ("test_soak.py", "test_checkpoint.py", "test_docs.py", "test_windowed.py")
+MAPPINGS = 45_000
+FIRST = (
+    "test_soak.py",
+    "test_docs.py",
+    "test_windowed.py",
+    "test_checkpoint.py",
+    "test_questions.py",
+    "test_calibrated.py",
+    "test_survival.py",
+)
 """Files that take longest: begun last, one of them would keep a worker busy while others wait."""
 
 
@@ -55,26 +65,6 @@ def pytest_collection_finish() -> None:
     """What is imported stays: looking through it for garbage took a seventh of every trace."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-
-
-def _minutes(seconds: float) -> str:
-    return "{} min {:02} s".format(*divmod(round(seconds), 60))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The total: number of tests, processor time of all their processes, wall time of it all."""
-    if "STARTED" not in os.environ:  # `make test` sets it, before it sets up anything
-        return
-    number = sum(len(terminalreporter.getreports(how)) for how in ("passed", "failed"))
-    wall = time.time() - float(os.environ["STARTED"])
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    spent = sum(one.ru_utime + one.ru_stime for one in used)
-    terminalreporter.write_line(
-        f"{number} tests: {_minutes(spent)} of processor time; "
-        f"from the first line of make to here: {_minutes(wall)}"
-    )
-    if wall > MOST:
-        terminalreporter.write_line(f"That is more than the {_minutes(MOST)} it should take.")
 
 
 @pytest.hookimpl(tryfirst=True)

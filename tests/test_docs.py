@@ -1,5 +1,6 @@
 """The documentation is executed, and what it or the sources point to is there."""
 
+import json
 import os
 import re
 import subprocess
@@ -100,23 +101,46 @@ def test_every_public_room_has_a_page() -> None:
         assert f"\n::: rmcvi.{room}\n" in page.read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", RUNNABLE, ids=name)
-def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
-    """In a process of its own, as a reader would: default JAX, no hooks, warnings as errors."""
-    file = tmp_path / f"{page.stem}.py"
-    file.write_text(script(page))
+ALL_PAGES = """
+import json, os, runpy, sys, traceback
+
+raised = {}
+for file in sys.argv[1:]:
+    os.chdir(os.path.dirname(file))
+    try:
+        runpy.run_path(file, run_name="__main__")
+    except Exception:
+        raised[file] = traceback.format_exc()
+print("\\n" + json.dumps(raised))
+"""
+
+
+@pytest.fixture(scope="module")
+def raised(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str | None]:
+    """What each page raised, as a reader would see it: default JAX, no hooks, warnings as errors.
+
+    One process for all of them, a folder and a module for each.
+    """
+    files = {page: tmp_path_factory.mktemp(page.stem) / f"{page.stem}.py" for page in RUNNABLE}
+    for page, file in files.items():
+        file.write_text(script(page))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    environment |= {"MPLBACKEND": "Agg"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(file)],
-        cwd=tmp_path,
-        env=environment,
+        [sys.executable, "-W", "error", "-c", ALL_PAGES, *map(str, files.values())],
+        env=environment | {"MPLBACKEND": "Agg"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
     )
-    assert done.returncode == 0, f"{name(page)}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    told = json.loads(done.stdout.splitlines()[-1])
+    return {page: told.get(str(file)) for page, file in files.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_python_blocks_run(page: Path, raised: dict[Path, str | None]) -> None:
+    assert raised[page] is None, f"{name(page)}\n{raised[page]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

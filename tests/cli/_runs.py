@@ -28,7 +28,7 @@ def wrong(columns, inputs):
     return "no learner"
 """
 MODEL = ("--model", "cheap:make")
-ROWS = 800
+ROWS = 400
 
 
 class Done(NamedTuple):

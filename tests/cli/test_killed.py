@@ -18,7 +18,7 @@ from rmcvi.app.run.directory import Directory
 from tests.cli._runs import MODEL, ROWS, Done, call, make_source, outputs, start
 
 pytestmark = pytest.mark.slow
-OFTEN = ("--checkpoint-every", 50, "--no-report")
+OFTEN = ("--checkpoint-every", 25, "--no-report")
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +95,10 @@ def test_terminated_while_waiting_for_rows(
     """SIGTERM: the row is finished, the run saved; the status is 143."""
     lines = (folder / "stream.csv").read_text().splitlines(keepends=True)
     growing = folder / "growing.csv"
-    growing.write_text("".join(lines[:301]))
+    growing.write_text("".join(lines[:151]))
     words = ("learn", "growing.csv", "--follow", "--out", "term", *MODEL, *OFTEN)
     with start(folder, *words) as process:
-        grown(process, folder / "term" / "estimates.jsonl", lines_end(whole, 300))
+        grown(process, folder / "term" / "estimates.jsonl", lines_end(whole, 150))
         process.terminate()
         error = process.communicate()[1].decode()
     assert process.returncode == 128 + signal.SIGTERM, error
@@ -113,16 +113,16 @@ def test_interrupted_pipe(folder: Path, whole: tuple[bytes, bytes], resumed: Any
     words = ("learn", "-", "--out", "pipe", *MODEL, *OFTEN)
     with start(folder, *words, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        process.stdin.write(b"".join(lines[:401]))
+        process.stdin.write(b"".join(lines[:201]))
         process.stdin.flush()
-        grown(process, folder / "pipe" / "estimates.jsonl", lines_end(whole, 400))
+        grown(process, folder / "pipe" / "estimates.jsonl", lines_end(whole, 200))
         process.send_signal(signal.SIGINT)
         process.wait()
     assert process.returncode == 128 + signal.SIGINT
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines[:501]))))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines[:251]))))
         resumed("pipe")
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines[501:]))))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines[251:]))))
         assert resumed("pipe", "--continue") == whole
 
 

@@ -18,7 +18,7 @@ from rmcvi.learners import migrations
 from rmcvi.models import ChaoticRNN, LinearGaussian, NeuralGaussian
 from rmcvi.optim import OnlineEM
 from tests.learners._files import bits
-from tests.learners._resumed import observation, small_learner
+from tests.learners._resumed import QUICK, observation, small_learner
 
 ADAM = optax.adam(1e-2)
 EM = OnlineEM(warm_up=3)
@@ -29,11 +29,18 @@ def scalar(trained: Any = None, em: OnlineEM = EM) -> rmcvi.OnlineEstimator:
     model = LinearGaussian(np.array([0.5]), np.array([1.0]), 0.5, 0.5)
     trainable = Trainable() if trained is None else Trainable(model=rmcvi.only(model, trained))
     return rmcvi.OnlineEstimator(
-        model, None, KalmanRecursion(), ADAM, ADAM, trainable=trainable, em=em, draws=0
+        model, None, KalmanRecursion(), ADAM, ADAM, trainable=trainable, em=em, **QUICK
     )
 
 
 YS = 2.0 * jax.random.normal(jax.random.key(5), (12, 1))
+
+
+def after(learner: rmcvi.OnlineEstimator, state: Any, ys: Any) -> Any:
+    """One row after the other: learners of equal settings share one program."""
+    for y in ys:
+        state, _ = learner.update(state, y)
+    return state
 
 
 def moved(learner: rmcvi.OnlineEstimator, before: Any, after: Any) -> set[str]:
@@ -44,13 +51,13 @@ def moved(learner: rmcvi.OnlineEstimator, before: Any, after: Any) -> set[str]:
 def test_em_moves_what_is_trained_and_gradients_the_rest() -> None:
     learner = scalar()
     start = learner.init(jax.random.key(0))
-    state, infos = rmcvi.scan(learner, start, YS)
+    state = after(learner, start, YS)
     linear = {"transition", "transition_noise", "emission", "emission_noise"}
     assert moved(learner, start, state) == linear | {"initial_mean", "initial_noise"}
-    assert int(infos.skipped[-1]) == 0
+    assert int(state.skipped) == 0
     part = scalar(lambda m: (m.transition, m.raw_emission_noise))
     start = part.init(jax.random.key(0))
-    assert moved(part, start, rmcvi.scan(part, start, YS)[0]) == {"transition", "emission_noise"}
+    assert moved(part, start, after(part, start, YS[:6])) == {"transition", "emission_noise"}
 
 
 def test_before_the_warm_up_and_between_m_steps_nothing_moves() -> None:
@@ -66,31 +73,31 @@ def test_before_the_warm_up_and_between_m_steps_nothing_moves() -> None:
 
 def test_frozen_in_mid_stream_and_thawed() -> None:
     learner = scalar()
-    state, _ = rmcvi.scan(learner, learner.init(jax.random.key(0)), YS[:6])
+    state = after(learner, learner.init(jax.random.key(0)), YS[:6])
     frozen = learner.freeze(state, model=lambda m: m.transition)
-    after, _ = learner.update(frozen, YS[6])
-    assert "transition" not in moved(learner, frozen, after)
-    assert "transition_noise" in moved(learner, frozen, after)
-    thawed = learner.freeze(after, model=lambda m: m.transition, frozen=False)
+    held = after(learner, frozen, YS[6:7])
+    assert "transition" not in moved(learner, frozen, held)
+    assert "transition_noise" in moved(learner, frozen, held)
+    thawed = learner.freeze(held, model=lambda m: m.transition, frozen=False)
     assert "transition" in moved(learner, thawed, learner.update(thawed, YS[7])[0])
 
 
 def test_a_row_without_observations_leaves_the_emission_alone() -> None:
     """It tells nothing of the emission; the transition goes on, by its own prediction."""
     learner = scalar()
-    state, _ = rmcvi.scan(learner, learner.init(jax.random.key(0)), YS[:6])
-    after, _ = learner.update(state, jnp.full(1, jnp.nan))
-    np.testing.assert_array_equal(after.em.emission.rows, state.em.emission.rows)
-    np.testing.assert_array_equal(after.em.transition.rows, state.em.transition.rows + 1)
+    state = after(learner, learner.init(jax.random.key(0)), YS[:6])
+    gap = after(learner, state, [jnp.full(1, jnp.nan)])
+    np.testing.assert_array_equal(gap.em.emission.rows, state.em.emission.rows)
+    np.testing.assert_array_equal(gap.em.transition.rows, state.em.transition.rows + 1)
     np.testing.assert_allclose(
-        after.em.emission.statistics.moments, state.em.emission.statistics.moments, rtol=1e-10
+        gap.em.emission.statistics.moments, state.em.emission.statistics.moments, rtol=1e-10
     )
-    assert all(np.isfinite(v).all() for v in learner.parameters(after).values())
+    assert all(np.isfinite(v).all() for v in learner.parameters(gap).values())
 
 
 def test_resumed_is_uninterrupted(tmp_path: Path) -> None:
     """Statistics, rows and the start are in the checkpoint; a learner without EM refuses it."""
-    learner = small_learner(em=EM)
+    learner = small_learner(em=EM, **QUICK)
     state = learner.init(jax.random.key(1))
     for t in range(5):
         state, _ = learner.update(state, observation(t))
@@ -101,13 +108,13 @@ def test_resumed_is_uninterrupted(tmp_path: Path) -> None:
         learner.update(state, observation(5))[0]
     )
     with pytest.raises(ValueError, match="em"):
-        rmcvi.load(tmp_path / "run", small_learner())
+        rmcvi.load(tmp_path / "run", small_learner(**QUICK))
 
 
 def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     model = NeuralGaussian(2, 3, width=4, depth=1, key=jax.random.key(0))
     learner = rmcvi.OnlineEstimator(
-        model, LinearGaussianFamily(), rmcvi.RMCVI(6, window=3), ADAM, ADAM, em=EM, draws=0
+        model, LinearGaussianFamily(), rmcvi.RMCVI(6, window=3), ADAM, ADAM, em=EM, **QUICK
     )
     start = learner.init(jax.random.key(0))
     ys = jax.random.normal(jax.random.key(1), (8, 3)).at[4, 1].set(jnp.nan)

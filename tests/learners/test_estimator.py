@@ -11,6 +11,7 @@ import optax
 import pytest
 
 import rmcvi
+from tests.learners._resumed import QUIET
 from tests.recursion._runs import linear_model, stream
 from tests.reference import kalman
 
@@ -40,7 +41,7 @@ def frozen_run() -> tuple[Any, Any, Any]:
 
 
 @cache
-def small_learner(average_from: int | None = None) -> rmcvi.OnlineEstimator:
+def small_learner(average_from: int | None = None, watched: bool = False) -> rmcvi.OnlineEstimator:
     """A learner that trains everything, small enough to compile quickly."""
     model = linear_model()
     return rmcvi.OnlineEstimator(
@@ -51,6 +52,7 @@ def small_learner(average_from: int | None = None) -> rmcvi.OnlineEstimator:
         optax.adam(1e-2),
         draws=10,
         average_from=average_from,
+        **({} if watched else QUIET),
     )
 
 
@@ -86,7 +88,7 @@ def same_bits(a: Any, b: Any) -> bool:
 @pytest.mark.usual_compiler
 def test_updates_scan_and_chunks_agree_to_the_bit(capsys: pytest.CaptureFixture[str]) -> None:
     """The way a stream is cut does not matter."""
-    learner, ys = small_learner(), stream(linear_model(), 12)
+    learner, ys = small_learner(watched=True), stream(linear_model(), 12)
     start = learner.init(jax.random.key(1))
     whole, infos = rmcvi.scan(learner, start, ys)
     single = start

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import rmcvi
+from tests.learners._resumed import QUIET
 
 STREAMS, STEPS = 3, 4
 
@@ -20,7 +21,7 @@ def learner() -> rmcvi.OnlineEstimator:
     family = rmcvi.families.LinearGaussianFamily(model)
     recursion = rmcvi.RMCVI(4, window=2, bptt=1)
     return rmcvi.OnlineEstimator(
-        model, family, recursion, optax.sgd(1e-2), optax.sgd(1e-2), draws=5, sensors=False
+        model, family, recursion, optax.sgd(1e-2), optax.sgd(1e-2), draws=5, **QUIET
     )
 
 

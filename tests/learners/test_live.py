@@ -17,7 +17,7 @@ import pytest
 import rmcvi
 from rmcvi.learners.units import Standardiser
 from rmcvi.learners.values import step_length, vector
-from tests.learners._resumed import small_learner
+from tests.learners._resumed import QUIET, small_learner
 
 COLUMNS = ["co", "nox"]
 ROWS = np.random.default_rng(0).standard_normal((60, 2)) * [3.0, 50.0] + [10.0, 400.0]
@@ -31,7 +31,7 @@ def live(**options: Any) -> rmcvi.Live:
 
 @cache
 def _learner() -> rmcvi.OnlineEstimator:
-    return small_learner(draws=20)
+    return small_learner(draws=20, **QUIET)
 
 
 def test_it_is_the_learner_on_standardised_rows() -> None:

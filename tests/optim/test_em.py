@@ -204,7 +204,7 @@ def test_regressions_of_known_states_are_least_squares(which: str) -> None:
     state, (tilted, _) = em.init(start, ALL), em.tilted(start, ALL)
     part = start.linear_transition()
     assert part is not None
-    v = jax.vmap(lambda a, b: part.pairs(a, b, Inputs.of()))(xs[:-1], xs[1:])
+    v = jax.jit(jax.vmap(lambda a, b: part.pairs(a, b, Inputs.of())))(xs[:-1], xs[1:])
     seen = jax.vmap(lambda v: v[:, :, None] * v[:, None])(v)
     row = eqx.tree_at(
         lambda m: (m.transition.count, m.transition.moments),
@@ -212,7 +212,7 @@ def test_regressions_of_known_states_are_least_squares(which: str) -> None:
         (jnp.ones(v.shape[1]), jnp.mean(seen, 0)),
     )
     share = jax.tree.map(lambda _: jnp.ones(()), eqx.filter(start, eqx.is_inexact_array))
-    _, learned = em.step(state, start, row, ALL, share)
+    _, learned = eqx.filter_jit(em.step)(state, start, row, ALL, share)
     x = np.asarray(xs)
     now = learned.parameters()
     if which == "chaotic":

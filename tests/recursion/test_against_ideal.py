@@ -24,7 +24,8 @@ LENGTH = 4
 F, G = np.array([[0.8, 0.2], [-0.1, 0.7]]), np.array([[1.0, 0.4], [-0.3, 0.6]])
 M0, S0 = np.array([0.3, -0.2]), np.array([0.9, 0.7])
 YS = np.random.default_rng(0).normal(size=(LENGTH, 1))
-RUNS = {8: 1024, 64: 128, 512: 32}
+RUNS = {8: 2048, 64: 256, 512: 32}
+"""Of so many particles; the last are for the rate alone, which is a test of `make test-long`."""
 
 
 def misspecified() -> tuple[LinearGaussian, LinearGaussianFamily]:
@@ -45,6 +46,9 @@ class Estimates(NamedTuple):
         """Mean error of the gradient over runs, and its standard error."""
         error = self.gradient - exact()[0]
         return error.mean(0), error.std(0, ddof=1) / np.sqrt(len(error))
+
+    def first(self, runs: int) -> "Estimates":
+        return Estimates(self.gradient[:runs], self.elbo[:runs])
 
     def rmse(self) -> float:
         return float(np.sqrt(np.mean(np.sum((self.gradient - exact()[0]) ** 2, 1))))
@@ -96,8 +100,8 @@ def test_error_shrinks_like_the_root_of_n() -> None:
 
 
 def test_gradient_of_many_particles_is_the_ideal_one() -> None:
-    """Fewer runs than particles: the bias, 1/N, is below the standard error, (N runs)^-1/2."""
-    mean, se = estimates(512, "windowed").mean_error()
+    """As many runs as particles: the bias, 1/N, is of the size of the error, (N runs)^-1/2."""
+    mean, se = estimates(64, "windowed").first(64).mean_error()
     assert np.all(np.abs(mean) <= 5.0 * se + 1e-12), mean / se
 
 
@@ -111,7 +115,7 @@ def test_bias_is_that_of_self_normalisation() -> None:
 
 
 def test_elbo_of_many_particles_is_the_ideal_one() -> None:
-    elbo = estimates(512, "windowed").elbo
+    elbo = estimates(64, "windowed").first(64).elbo
     se = elbo.std(ddof=1) / np.sqrt(len(elbo))
     assert abs(elbo.mean() - exact()[1]) <= 5.0 * se
 
@@ -124,7 +128,7 @@ def test_forward_gradient_is_the_same_estimate() -> None:
     np.testing.assert_allclose(forward.elbo, windowed.elbo, atol=1e-12)
 
 
-@pytest.mark.parametrize("num", [2, 5, 50])
+@pytest.mark.parametrize("num", [2, 50])
 def test_exact_posterior_gives_the_log_evidence_at_every_particle(num: int) -> None:
     """Identity (i) of the errata: no variance at all, however few the particles."""
     S, C = np.array([[0.5, 0.0], [0.2, 0.4]]), np.array([[0.4, 0.0], [0.1, 0.5]])

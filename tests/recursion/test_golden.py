@@ -73,7 +73,7 @@ def gradients(keys: jax.Array, **settings: Any) -> np.ndarray:
 @pytest.mark.parametrize("entropy", ["closed", "sampled"])
 def test_golden_gradient(gradient: str, entropy: str) -> None:
     """Every component within five standard errors of the quadrature (bias is below 1 / N)."""
-    keys = jax.random.split(jax.random.key(0), 300)
+    keys = jax.random.split(jax.random.key(0), 100)
     estimates = gradients(keys, num_particles=200, gradient=gradient, entropy=entropy)
     for step, exact in enumerate((EXACT_0, EXACT_1)):
         mean = estimates[:, step].mean(0)
@@ -83,7 +83,7 @@ def test_golden_gradient(gradient: str, entropy: str) -> None:
 
 def test_empirical_entropy_has_the_same_limit() -> None:
     """Its bias is of order 1 / N and vanishes: at N = 200 it is within a fiftieth."""
-    keys = jax.random.split(jax.random.key(1), 300)
+    keys = jax.random.split(jax.random.key(1), 100)
     estimates = gradients(keys, num_particles=200, entropy="empirical")
     error = estimates.std(0) / np.sqrt(len(keys))
     exact = np.stack([EXACT_0, EXACT_1])
@@ -93,7 +93,7 @@ def test_empirical_entropy_has_the_same_limit() -> None:
 @pytest.mark.parametrize("backward", [rmcvi.SampledIndices(2), rmcvi.AcceptReject(2)])
 def test_golden_gradient_with_drawn_indices(backward: Any) -> None:
     """Drawing indices is unbiased given the particles."""
-    keys = jax.random.split(jax.random.key(2), 600)
+    keys = jax.random.split(jax.random.key(2), 200)
     estimates = gradients(keys, num_particles=100, backward=backward)
     error = estimates.std(0) / np.sqrt(len(keys))
     exact = np.stack([EXACT_0, EXACT_1])
@@ -102,7 +102,7 @@ def test_golden_gradient_with_drawn_indices(backward: Any) -> None:
 
 def test_in_sample_control_variate_halves_the_score() -> None:
     """Errata A3: with M = 2 the printed control variate loses half of the potential's gradient."""
-    keys = jax.random.split(jax.random.key(3), 600)
+    keys = jax.random.split(jax.random.key(3), 200)
     estimates = gradients(
         keys,
         num_particles=100,

@@ -14,6 +14,8 @@ from rmcvi import models
 from tests.recursion._runs import FAMILIES, linear_family, linear_model, run, stream
 
 T = 6
+SETTINGS: dict[str, Any] = dict(num_particles=4, window=T, bptt=3, negligible=0.0)
+"""The window covers the stream; what shares these settings shares its program."""
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -21,9 +23,8 @@ def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> Non
     """Increments for phi and theta agree to 1e-10, whatever the family."""
     model = linear_model()
     family, ys = linear_family(name), stream(model, T)
-    settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3)
-    _, windowed, infos = run(rmcvi.RMCVI(**settings, negligible=0.0), model, family, ys)
-    _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
+    _, windowed, infos = run(rmcvi.RMCVI(**SETTINGS), model, family, ys)
+    _, forward, _ = run(rmcvi.RMCVI(**SETTINGS, gradient="forward"), model, family, ys)
     np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
     assert np.all(np.abs(np.asarray(forward)).max(1) > 0.0)
     np.testing.assert_array_equal(infos.mass_beyond, 0.0)
@@ -32,21 +33,19 @@ def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> Non
 @pytest.mark.parametrize(
     "settings",
     [
-        dict(entropy="sampled"),
+        dict(entropy="sampled", bptt=1),
         dict(entropy="empirical"),
-        dict(control="none"),
-        dict(backward=rmcvi.SampledIndices(3)),
+        dict(control="none", backward=rmcvi.SampledIndices(3)),
         dict(backward=rmcvi.AcceptReject(2, max_tries=3)),
-        dict(bptt=1),
     ],
-    ids=["sampled", "empirical", "no-control", "indices", "accept-reject", "bptt-1"],
+    ids=["sampled-bptt-1", "empirical", "indices-no-control", "accept-reject"],
 )
 def test_windowed_is_forward_for_every_option(settings: dict) -> None:
     """One choice of weights, entropy and control variate serves both forms."""
     model = linear_model()
     family, ys = linear_family("innovation"), stream(model, T)
-    settings = dict(num_particles=4, window=T, bptt=3) | settings
-    _, windowed, _ = run(rmcvi.RMCVI(**settings, negligible=0.0), model, family, ys)
+    settings = SETTINGS | settings
+    _, windowed, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
     _, forward, _ = run(rmcvi.RMCVI(**settings, gradient="forward"), model, family, ys)
     np.testing.assert_allclose(windowed, forward, rtol=1e-10, atol=1e-10)
 
@@ -55,9 +54,8 @@ def test_reuse_sums_the_increments_of_the_window() -> None:
     """(W14): with a window that covers the stream, t + 1 times its gradient is grad L_t."""
     model = linear_model()
     family, ys = linear_family("innovation"), stream(model, T)
-    settings: dict[str, Any] = dict(num_particles=4, window=T, bptt=3, negligible=0.0)
-    _, increments, _ = run(rmcvi.RMCVI(**settings), model, family, ys)
-    _, reused, _ = run(rmcvi.RMCVI(**settings, reuse=True), model, family, ys)
+    _, increments, _ = run(rmcvi.RMCVI(**SETTINGS), model, family, ys)
+    _, reused, _ = run(rmcvi.RMCVI(**SETTINGS, reuse=True), model, family, ys)
     total = np.cumsum(np.asarray(increments), 0) / np.arange(1, T + 1)[:, None]
     np.testing.assert_allclose(reused, total, rtol=1e-9, atol=1e-9)
     recursion = rmcvi.RMCVI(4, window=3, bptt=3, reuse=True)
@@ -67,26 +65,37 @@ def test_reuse_sums_the_increments_of_the_window() -> None:
     assert float(infos.mass_beyond[-1]) > 0.0
 
 
+@eqx.filter_jit
+def one_step(recursion: Any, state: Any, model: Any, family: Any, y: Any, t: Any) -> Any:
+    """State, flat gradient and info."""
+    key = jax.random.fold_in(jax.random.key(0), t)
+    state, grads, info = recursion.step(state, model, family, y, rmcvi.Inputs.of(), key)
+    return state, ravel_pytree(eqx.filter(grads, eqx.is_array))[0], info
+
+
 def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
     """Values agree at once; gradients once the new window is full."""
     model, short, long = linear_model(), 3, 5
     family, ys = linear_family("innovation"), stream(model, 10)
+
+    def steps(recursion, state, times):
+        """One program for each window, whatever the times."""
+        grads, infos = [], []
+        for t in times:
+            state, gradient, info = one_step(recursion, state, model, family, ys[t], np.asarray(t))
+            grads.append(gradient)
+            infos.append(info)
+        return state, grads, infos
+
     reference = rmcvi.RMCVI(4, window=long, bptt=2)
-    _, exact, told = run(reference, model, family, ys)
+    _, exact, told = steps(reference, reference.init(model, family), range(10))
     recursion = rmcvi.RMCVI(4, window=short, bptt=2)
-    first, before, _ = run(recursion, model, family, ys[:4])
+    first, before, _ = steps(recursion, recursion.init(model, family), range(4))
     recursion, state = recursion.lengthen(first, long)
-    grads, infos = [], []
-    for t in range(4, 10):
-        key = jax.random.fold_in(jax.random.key(0), t)
-        state, gradient, info = eqx.filter_jit(recursion.step)(
-            state, model, family, ys[t], rmcvi.Inputs.of(), key
-        )
-        grads.append(ravel_pytree(eqx.filter(gradient, eqx.is_array))[0])
-        infos.append(info)
-    np.testing.assert_allclose([i.elbo for i in infos], told.elbo[4:], rtol=1e-12)
+    state, grads, infos = steps(recursion, state, range(4, 10))
+    np.testing.assert_allclose([i.elbo for i in infos], [i.elbo for i in told[4:]], rtol=1e-12)
     np.testing.assert_allclose(grads[-1], exact[-1], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(infos[-1].mass_beyond, told.mass_beyond[-1], rtol=1e-9)
+    np.testing.assert_allclose(infos[-1].mass_beyond, told[-1].mass_beyond, rtol=1e-9)
     np.testing.assert_allclose(before[:3], exact[:3], rtol=1e-9, atol=1e-12)
     assert all(np.all(np.isfinite(g)) for g in grads)
     with pytest.raises(ValueError, match="window: got 2"):
@@ -149,15 +158,15 @@ def test_truncation_error_is_what_the_mass_says() -> None:
     family, ys = linear_family("tied"), stream(model, 24)
     beyond, error = [], []
     _, exact, _ = run(rmcvi.RMCVI(30, window=24, bptt=2, negligible=0.0), model, family, ys)
-    for window in (3, 6, 12):
+    for window in (3, 12):
         _, grads, infos = run(
             rmcvi.RMCVI(30, window=window, bptt=2, negligible=0.0), model, family, ys
         )
         beyond.append(float(jnp.mean(infos.mass_beyond[12:])))
         error.append(float(jnp.linalg.norm((grads - exact)[12:]) / jnp.linalg.norm(exact[12:])))
-    assert beyond[0] > 10 * beyond[1] > 100 * beyond[2]
-    assert error[0] > 3 * error[1] > 9 * error[2]
-    assert error[2] < 1e-3
+    assert beyond[0] > 100 * beyond[1]
+    assert error[0] > 9 * error[1]
+    assert error[1] < 1e-3
     contraction = jax.tree.map(lambda v: float(jnp.mean(v[12:])), infos.contraction)
     assert 0.05 < contraction < 0.8
     # What is negligible is left out, and no more.

@@ -3,8 +3,9 @@
     python -m tests.seasonal.soak 60000       prints a table; float32 unless JAX is told otherwise
 
 
-Of a faulty stream column 0 has the fault, column 1 is healthy. What comes back is a handful of sums
-for each block of rows, made inside the compiled loop, so that a million rows need no memory.
+Three columns a stream cost little more than two. Of a faulty stream the first two have a fault
+each, the third is healthy. What comes back is a handful of sums for each block of rows, made inside
+the compiled loop, so that a million rows need no memory.
 """
 
 import json
@@ -22,6 +23,8 @@ from rmcvi.learners.seasonal import SeasonalLearner
 
 BLOCK = 1000
 DAY = 24
+COLUMNS = 3
+"""Of a stream."""
 
 
 def _autoregression(rng: np.random.Generator, rows: int) -> np.ndarray:
@@ -64,10 +67,11 @@ EXACT = ("ramp", "sine")
 
 
 def plain(rows: int, seed: int) -> np.ndarray:
-    """All kinds, two a stream: (rows, streams, 2)."""
+    """All kinds, three a stream, the last one filled up with the last kind."""
     rng = np.random.default_rng(seed)
     columns = [make(rng, rows) for make in KINDS.values()]
-    return np.stack(columns, 1).reshape(rows, -1, 2)
+    columns += [_autoregression(rng, rows) for _ in range(-len(columns) % COLUMNS)]
+    return np.stack(columns, 1).reshape(rows, -1, COLUMNS)
 
 
 class Fault(NamedTuple):
@@ -100,14 +104,14 @@ FAULTS: dict[str, Fault] = {
 
 
 def faulty(rows: int, seed: int) -> np.ndarray:
-    """The same two seasonal columns for every fault, which is in the first; lastly without one."""
-    streams = []
-    for fault in [*FAULTS.values(), None]:
+    """The same seasonal columns for all faults, two of them a stream; lastly without any."""
+    streams, faults = [], list(FAULTS.values())
+    for first in [*range(0, len(faults), COLUMNS - 1), len(faults)]:
         rng = np.random.default_rng(seed)
-        y = np.stack([_season(rng, rows), _season(rng, rows)], 1)
-        if fault is not None:
+        y = np.stack([_season(rng, rows) for _ in range(COLUMNS)], 1)
+        for column, fault in enumerate(faults[first : first + COLUMNS - 1]):
             part = slice(int(fault.begin * rows), int(fault.end * rows))
-            y[part, 0] = fault.change(y[part, 0], rng)
+            y[part, column] = fault.change(y[part, column], rng)
         streams.append(y)
     return np.stack(streams, 1)
 
@@ -190,7 +194,7 @@ def after(fault: Fault, blocks: int) -> list[int]:
 
 def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
     """Both tables."""
-    learner = SeasonalLearner(2, period=DAY, long_period=7 * DAY)
+    learner = SeasonalLearner(COLUMNS, period=DAY, long_period=7 * DAY)
     ordinary = plain(rows, 1)
     # all streams at once: one program
     everything = soak(learner, np.concatenate([ordinary, faulty(rows, 5)], 1))
@@ -198,7 +202,7 @@ def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
     ratio, inside = ratios(found), coverage(found)
     told: dict[str, dict[str, dict[str, float]]] = {"plain": {}, "faults": {}}
     for i, name in enumerate(KINDS):
-        place = divmod(i, 2)
+        place = divmod(i, COLUMNS)
         told["plain"][name] = {
             "worst": float(np.nanmax(ratio[1:, *place])),
             "coverage": float(inside[place]),
@@ -206,15 +210,15 @@ def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
         }
     found = Sums(*(part[:, ordinary.shape[1] :] for part in everything))
     ratio = ratios(found)
-    healthy = np.sqrt(found.error[1:, :, 1].sum(0) / found.last[1:, :, 1].sum(0))
+    healthy = np.sqrt(found.error[1:, :, -1].sum(0) / found.last[1:, :, -1].sum(0))
     for i, (name, fault) in enumerate(FAULTS.items()):
-        blocks = after(fault, len(ratio))
-        values, inside = (v[blocks, i, 0].sum() for v in (found.values, found.inside))
+        blocks, place = after(fault, len(ratio)), divmod(i, COLUMNS - 1)
+        values, inside = (v[blocks, *place].sum() for v in (found.values, found.inside))
         told["faults"][name] = {
-            "worst": float(np.nanmax(ratio[blocks, i, 0])),
+            "worst": float(np.nanmax(ratio[blocks, *place])),
             "coverage": float(inside / values),
-            "healthy": float(healthy[i] / healthy[-1]),
-            "lost": float(found.lost[:, i].sum()),
+            "healthy": float(healthy[place[0]] / healthy[-1]),
+            "lost": float(found.lost[:, place[0]].sum()),
         }
     return told
 

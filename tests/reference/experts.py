@@ -108,10 +108,10 @@ class Short:
         (y2, y3), last, s = self.before, walk.last, walk.deviation
         rows = [last - y2, y2 - y3, season - last, season - self.season, self.level - last]
         self.phi = np.nan_to_num(np.clip(np.array(rows) / s, -10, 10))
-        self.mean = last + s * np.clip(self.w @ self.phi, -10, 10)
-        self.lever = self.phi @ self.P @ self.phi
+        self.mean = float(last + s * np.clip(self.w @ self.phi, -10, 10))
+        self.lever = float(self.phi @ self.P @ self.phi)
         self.silent = walk.count < 3 or walk.gap >= 2
-        return None if self.silent else Opinion(self.mean, s * np.sqrt(self.v + self.lever))
+        return None if self.silent else Opinion(self.mean, float(s * np.sqrt(self.v + self.lever)))
 
     def learn(self, y: float, walk: LastValue, far: bool, season: float) -> None:
         """Before `walk` learns the value."""
@@ -214,11 +214,11 @@ class Record:
             return total
 
         mean = np.mean(quantile(NODES, 1.0))
-        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + [6, 0])
+        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + np.array([6, 0]))
         away = np.array([0.0 if o is None else o.location - mean for o in said[-2:]])
-        pulled = mean + shares @ away
+        pulled = float(mean + shares @ away)
         half = student.ppf(0.5 + level / 2, NU) * np.exp(self.cover[k])
-        ends = quantile(-half, 10.0), quantile(half, 10.0)
+        ends = float(quantile(-half, 10.0)), float(quantile(half, 10.0))
         band = pulled, min(ends[0], pulled), max(ends[1], pulled)
         return Mixture(who, weights, wide, opinions, scale, float(mean), away, band)
 

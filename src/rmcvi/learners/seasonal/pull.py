@@ -1,11 +1,11 @@
-"""Log scores are blind to a few large errors, squares are not: the mean gives way to simple experts.
+"""Log scores are blind to a few large errors, squares are not: the mean yields to simple experts.
 
-    m + sum_k b_k (l_k - m),    b = argmin of the discounted squared errors over b >= 0, sum b <= 1,
+    m + sum_k b_k (l_k - m),    b = argmin of the discounted squared errors, b >= 0, sum b <= 1,
 
-with l the short regression and the last value, and a prior that counts for `RELUCTANT` squares. Errors
-are in units of the last value's root mean square error over a thousand values: in units that follow
-every change of scale, rare large errors would count for little, and they are what squares are about.
-One b for each horizon and column.
+with l the short regression and the last value, and a prior that counts for `RELUCTANT` squares.
+Errors are in units of the last value's root mean square error over a thousand values: in units that
+follow every change of scale, rare large errors would count for little, and they are what squares
+are about. One b for each horizon and column.
 """
 
 import equinox as eqx
@@ -21,7 +21,7 @@ RELUCTANT, START = 20.0, (0.3, 0.0)
 LOUDEST = 20.0
 """The largest error that counts, in those units."""
 SLOW, FEW, CLIP = 1e-3, 8.0, 100.0
-"""Least rate of the units; values after which a square counts as at most so many of those before."""
+"""Least rate of the units; values after which a square counts for at most so many mean ones."""
 
 
 class Pull(eqx.Module):

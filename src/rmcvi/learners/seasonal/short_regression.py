@@ -2,9 +2,9 @@
 
     y_t - l = s w' phi,    phi = (l - y'', y'' - y''', p_t - l, p_t - p_{t-1}, c - l) / s
 
-with l the last value, y'' and y''' those before it, p the profile of the season, c a running mean and
-s the scale of the column's changes. It has five coefficients, knows no other column and needs no
-units, so it is there from the fourth value on, and a new level costs it two rows.
+with l the last value, y'' and y''' those before it, p the profile of the season, c a running mean
+and s the scale of the column's changes. It has five coefficients, knows no other column and needs
+no units, so it is there from the fourth value on, and a new level costs it two rows.
 """
 
 import equinox as eqx

@@ -127,7 +127,7 @@ class Short:
             c = np.sqrt(np.minimum(1, 0.09 / np.diag(P)))
             self.P = P * np.outer(c, c)
             pace = max(1 / (walk.count + 6), 0.01)
-            self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 1e-6, 100)
+            self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 0.0025, 100)
         self.level += max(1 / (walk.count + 1), 0.02) * (y - self.level)
         self.before = [walk.last, self.before[0]]
         if far and walk.confirmed(y):
@@ -242,7 +242,7 @@ class Record:
         self.squares[k] = fade * self.squares[k] + np.outer(away, away) / 2**k
         self.products[k] = fade * self.products[k] + away * error / 2**k
         square = (y - mixture.opinions[-1].location) ** 2
-        if self.count[k] >= 8:
+        if self.count[k] >= 8 and self.square[k] > 0:
             square = min(square, 100 * self.square[k])
         pace = max(1 / (self.count[k] + 1), 0.001 / 2**k)
         self.square[k] += pace * (square - self.square[k])

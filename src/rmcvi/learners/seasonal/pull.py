@@ -77,7 +77,8 @@ class Pull(eqx.Module):
         e = jnp.clip(error / unit, -LOUDEST, LOUDEST)
         keep = 1.0 - (1.0 - KEEP) * share
         new = (error - away[-1]) ** 2
-        new = jnp.where(count >= FEW, jnp.minimum(new, CLIP * self.square), new)
+        usual = (count >= FEW) & (self.square > 0.0)  # of a column that was still, nothing is known
+        new = jnp.where(usual, jnp.minimum(new, CLIP * self.square), new)
         pace = jnp.maximum(1.0 / (count + 1.0), SLOW * share)
         return Pull(
             keep[None, None] * self.squares + share[None, None] * x[:, None] * x[None],

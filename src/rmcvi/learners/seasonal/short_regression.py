@@ -27,8 +27,9 @@ BOUND = 10.0
 """Inputs and errors lie within this many scales."""
 SLOW, SLOW_LEVEL = 0.01, 0.02
 """Least rates of the noise and of the level."""
-LEAST, LARGEST = 1e-6, 100.0
-"""Bounds of the noise, in squares of the scale of changes."""
+LEAST, LARGEST = 0.0025, 100.0
+"""Bounds of the noise, in squares of the scale of changes: a column that stands still does not make
+it surer than the last value, whose width may shrink as far."""
 
 
 class Outlook(eqx.Module):

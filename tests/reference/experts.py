@@ -6,6 +6,7 @@ The oracle of `walk`, `experts` and `trial` in `rmcvi.learners.seasonal`; `seaso
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 from scipy.stats import t as student
 
 NU, GATE = 6, 15.0
@@ -94,6 +95,53 @@ class LastValue:
         self.count, self.gap = self.count + 1, 0
 
 
+class Short:
+    """Five coefficients of one column on its own changes, season and level; covariance form."""
+
+    def __init__(self) -> None:
+        self.w, self.P, self.v = np.zeros(5), 0.09 * np.eye(5), 1.0
+        self.before, self.season, self.level = [0.0, 0.0], np.nan, 0.0
+        self.phi = np.zeros(5)
+
+    def say(self, walk: LastValue, season: float) -> "Opinion | None":
+        """The next value, unless too little is known or it is not the next."""
+        (y2, y3), last, s = self.before, walk.last, walk.deviation
+        rows = [last - y2, y2 - y3, season - last, season - self.season, self.level - last]
+        self.phi = np.nan_to_num(np.clip(np.array(rows) / s, -10, 10))
+        self.mean = float(last + s * np.clip(self.w @ self.phi, -10, 10))
+        self.lever = float(self.phi @ self.P @ self.phi)
+        self.silent = walk.count < 3 or walk.gap >= 2
+        return None if self.silent else Opinion(self.mean, float(s * np.sqrt(self.v + self.lever)))
+
+    def learn(self, y: float, walk: LastValue, far: bool, season: float) -> None:
+        """Before `walk` learns the value."""
+        if np.isnan(y):
+            self.season = season
+            return
+        if not (self.silent or far or walk.repeats >= 24):
+            e = np.clip((y - self.mean) / walk.deviation, -10, 10)
+            weight = (NU + 1) / (NU + e**2 / (self.v + self.lever))
+            g, total = self.P @ self.phi, 0.998 * self.v / weight + self.lever
+            self.w = self.w + g * e / total
+            P = (self.P - np.outer(g, g) / total) / 0.998
+            c = np.sqrt(np.minimum(1, 0.09 / np.diag(P)))
+            self.P = P * np.outer(c, c)
+            pace = max(1 / (walk.count + 6), 0.01)
+            self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 0.0025, 100)
+        self.level += max(1 / (walk.count + 1), 0.02) * (y - self.level)
+        self.before = [walk.last, self.before[0]]
+        if far and walk.confirmed(y):
+            self.level, self.before = y, [y, y]
+        self.season = season
+
+
+def nearest(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The minimum of x'Ax / 2 - b'x where x >= 0 and its sum is at most 1."""
+    root, heavy = np.linalg.cholesky(A).T, 1e6
+    rows = np.block([[root, np.zeros((2, 1))], [heavy * np.ones((1, 3))]])
+    return nnls(rows, [*np.linalg.solve(root.T, b), heavy])[0][:2]
+
+
 @dataclass
 class Opinion:
     """What an expert says of the next value, in its own units."""
@@ -113,7 +161,9 @@ class Mixture:
     opinions: list[Opinion]
     scale: float
     mean: float
-    """Before it is pulled towards the last value, which is the last opinion."""
+    """Before it is pulled towards the last two experts."""
+    away: np.ndarray
+    """Of which these are the distances; 0 if one says nothing."""
     band: tuple[float, float, float]
 
     def errors(self, y: float) -> np.ndarray:
@@ -138,7 +188,9 @@ class Record:
 
     def __init__(self, experts: int):
         self.scores, self.width = np.zeros((10, experts)), np.zeros((10, experts))
-        self.cover, self.count, self.pull = np.zeros(10), np.zeros(10), np.zeros((10, 2))
+        self.cover, self.count = np.zeros(10), np.zeros(10)
+        self.squares, self.products = np.zeros((10, 2, 2)), np.zeros((10, 2))
+        self.square = np.zeros(10)
 
     @staticmethod
     def bin(horizon: float) -> int:
@@ -162,13 +214,13 @@ class Record:
             return total
 
         mean = np.mean(quantile(NODES, 1.0))
-        both, square = self.pull[k]
-        share = np.clip(both / (square + 20), 0, 1)
-        pulled = mean + share * (opinions[-1].location - mean)
+        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + np.array([6, 0]))
+        away = np.array([0.0 if o is None else o.location - mean for o in said[-2:]])
+        pulled = float(mean + shares @ away)
         half = student.ppf(0.5 + level / 2, NU) * np.exp(self.cover[k])
-        ends = quantile(-half, 10.0), quantile(half, 10.0)
+        ends = float(quantile(-half, 10.0)), float(quantile(half, 10.0))
         band = pulled, min(ends[0], pulled), max(ends[1], pulled)
-        return Mixture(who, weights, wide, opinions, scale, float(mean), band)
+        return Mixture(who, weights, wide, opinions, scale, float(mean), away, band)
 
     def learn(self, mixture: Mixture, y: float, horizon: float, level: float) -> None:
         k, who = self.bin(horizon), mixture.who
@@ -184,11 +236,16 @@ class Record:
         _, low, high = mixture.band
         missed = level - (low <= y <= high)
         self.cover[k] = np.clip(self.cover[k] + 0.01 * missed / np.sqrt(2**k), -1, 1)
-        unit, last = mixture.deviations[-1], mixture.opinions[-1].location
+        unit, fade = np.sqrt(self.square[k]) or np.inf, 1 - 0.002 / 2**k
         error = np.clip((y - mixture.mean) / unit, -20, 20)
-        away = np.clip((last - mixture.mean) / unit, -20, 20)
-        fade = 1 - 0.005 / 2**k
-        self.pull[k] = fade * self.pull[k] + np.array([error * away, away**2]) / 2**k
+        away = np.clip(mixture.away / unit, -20, 20)
+        self.squares[k] = fade * self.squares[k] + np.outer(away, away) / 2**k
+        self.products[k] = fade * self.products[k] + away * error / 2**k
+        square = (y - mixture.opinions[-1].location) ** 2
+        if self.count[k] >= 8 and self.square[k] > 0:
+            square = min(square, 100 * self.square[k])
+        pace = max(1 / (self.count[k] + 1), 0.001 / 2**k)
+        self.square[k] += pace * (square - self.square[k])
         self.count[k] += 1
 
 

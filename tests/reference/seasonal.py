@@ -14,6 +14,7 @@ from tests.reference.experts import (
     LastValue,
     Opinion,
     Record,
+    Short,
     bend,
     length_of_trial,
 )
@@ -127,7 +128,8 @@ class Reference:
         self.visits = [np.zeros((p, d)) for p in self.periods]
         self.kept: list[np.ndarray] = []
         self.walks = [LastValue() for _ in range(d)]
-        self.records = [Record(len(self.kinds) + 2) for _ in range(d)]
+        self.shorts = [Short() for _ in range(d)]
+        self.records = [Record(len(self.kinds) + 3) for _ in range(d)]
         self.old, self.gap = np.zeros(d), np.zeros(d)
 
     def step(self, y: np.ndarray) -> dict[str, np.ndarray]:
@@ -146,11 +148,13 @@ class Reference:
         out, far = self.predict(y, told, started)
         self.judge_trial(y, [a.lever for a in told])
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
+        seasons = [self.season_alone(i) for i in range(self.d)]
         moved = self.learn(y, told, self.t, belief)
-        for walk, record, value, doubtful in zip(self.walks, self.records, y, far, strict=True):
-            if doubtful and walk.confirmed(value):
-                record.scores[0, -1] = 3.0
-            walk.learn(value, doubtful)
+        for i, walk in enumerate(self.walks):
+            if far[i] and walk.confirmed(y[i]):
+                self.records[i].scores[0, -1] = 3.0
+            self.shorts[i].learn(y[i], walk, far[i], seasons[i])
+            walk.learn(y[i], far[i])
         self.kept = [*self.kept, y][-self.memory :]
         self.t, self.age = self.t + 1, self.age + 1
         over = self.number == 0 or self.age >= length_of_trial(self.number)
@@ -216,22 +220,27 @@ class Reference:
         mean = np.concatenate([mu, path.m[: self.own * d]])
         return Look(phi, lever, f, vt, F, mean, C * np.outer(c, c))
 
+    def season_alone(self, i: int) -> float:
+        """The longest profile that has this phase; NaN if none has."""
+        first, h = self.models[0], self.t % self.periods[0]
+        if self.visits[0][h, i] == 0:
+            return np.nan
+        z = first.profiles[0][h, i]
+        if len(self.periods) > 1 and self.visits[1][self.t % self.periods[1], i] > 0:
+            z = first.profiles[1][self.t % self.periods[1], i]
+        return first.a[i] + np.sqrt(first.b2[i]) * z
+
     def opinions(
         self, told: list[Look], i: int, usable: bool, last: float, horizon: float
     ) -> list[Opinion | None]:
         """Of the components, the season alone and the last value, about one column."""
         said: list[Opinion | None] = [None] * (len(told) + 1)
-        h = self.t % self.periods[0]
         if usable:
             for j, (model, a) in enumerate(zip(self.models, told, strict=True)):
                 b = np.sqrt(model.b2[i])
                 said[j] = Opinion(model.a[i] + b * a.mu[i], b * np.sqrt(a.S[i]), model.bent)
-            if self.visits[0][h, i] > 0:
-                first = self.models[0]
-                z, b = first.profiles[0][h, i], np.sqrt(first.b2[i])
-                if len(self.periods) > 1 and self.visits[1][self.t % self.periods[1], i] > 0:
-                    z = first.profiles[1][self.t % self.periods[1], i]
-                said[-1] = Opinion(first.a[i] + b * z, b)
+            if not np.isnan(self.season_alone(i)):
+                said[-1] = Opinion(self.season_alone(i), np.sqrt(self.models[0].b2[i]))
         wander = self.walks[i].deviation * np.sqrt(horizon)
         return [*said, Opinion(last, wander)]
 
@@ -241,6 +250,7 @@ class Reference:
         for i, (walk, record) in enumerate(zip(self.walks, self.records, strict=True)):
             usable = bool(started and self.known[i])
             said = self.opinions(told, i, usable, walk.last, walk.gap)
+            said.insert(-1, self.shorts[i].say(walk, self.season_alone(i)))
             mixture = record.mix(said, self.scale[i], walk, walk.gap, self.level)
             bands.append(mixture.band)
             far.append(not np.isnan(y[i]) and mixture.far(y[i]))
@@ -260,6 +270,7 @@ class Reference:
             if self.number == 0 or horizon == 1 or not self.known[i] or np.isnan(y[i]):
                 continue
             said = self.opinions(told, i, True, self.old[i], horizon)
+            said.insert(-1, None)
             mixture = record.mix(said, self.scale[i], walk, horizon, self.level)
             record.learn(mixture, y[i], horizon, self.level)
         for model, a in zip(self.models, told, strict=True):

@@ -11,10 +11,12 @@ from rmcvi.core.student import quantile
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
 from rmcvi.learners.seasonal.experts import Experts, Skill, score
+from rmcvi.learners.seasonal.pull import Pull
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.trial import Trial
 from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
+from tests.reference.experts import nearest
 
 SETTINGS = Settings(keep=1.0, slow=0.003, slow_slopes=0.004, degrees=6, memory=1000.0, gate=15.0)
 LEVEL = 0.9
@@ -32,7 +34,7 @@ def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Ar
         experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), one)
         mixed = skill.mixed(experts, one, walk, 6, quantile(0.95, 6))
         new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
-        return new, (new, new.weights(experts)[:, 0], mixed.mean[0], mixed.away[0], mixed.unit[0])
+        return new, (new, new.weights(experts)[:, 0], mixed.mean[0], mixed.away[:, 0])
 
     return jax.lax.scan(row, skill, (locations, deviations, ys))[1]
 
@@ -77,18 +79,40 @@ def test_widths_become_right() -> None:
     assert skills.count[-1, 0, 0] == 3000.0 and np.all(skills.count[-1, 1:] == 0.0)
 
 
-def test_the_pull_is_the_share_of_least_squares() -> None:
-    """Of y - m on l - m, discounted by 0.995 a row, with 20 for the prior that there is none."""
+def test_the_pull_has_the_least_squared_error() -> None:
+    """Of y - m on the distances of both experts: the mean comes to where nothing is left."""
     rng = np.random.default_rng(2)
     locations = 3.0 * rng.standard_normal((1000, 2))
-    ys = locations @ [0.7, 0.3] + 0.5 * rng.standard_normal(1000)
-    skills, _, mean, away, unit = run(Skill.unknown(2, 1), locations, [1.0, 1.0], ys)
-    error = (ys - mean) / unit
-    assert max(np.abs(error).max(), np.abs(away).max()) < 20.0
-    fade = 0.995 ** np.arange(1000)[::-1]
-    both, square = np.sum(fade * error * away), np.sum(fade * away**2)
-    np.testing.assert_allclose(skills.pull[-1, :, 0, 0], [both, square], rtol=1e-9)
-    np.testing.assert_allclose(both / (square + 20.0), 0.3, atol=0.05)
+    truth = locations @ [0.7, 0.3]
+    ys = truth + 0.5 * rng.standard_normal(1000)
+    skills, _, *rest = run(Skill.unknown(2, 1), locations, [1.0, 1.0], ys)
+    mean, away = map(np.asarray, rest)
+    last = jax.tree.map(lambda v: v[-1], skills.pull)
+    left = mean + away @ np.asarray(last.shares())[:, 0, 0] - truth
+    assert np.mean(left**2) < 0.01 < np.mean((mean - truth) ** 2)
+    # Discounted by 0.998 a row, in units of the last expert's error, which is the mean at first.
+    unit = np.sqrt(np.cumsum((ys - locations[:, 1]) ** 2) / np.arange(1, 1001))
+    x, e = away[1:] / unit[:-1, None], (ys - mean)[1:] / unit[:-1]
+    fade = 0.998 ** np.arange(999)[::-1]
+    np.testing.assert_allclose(last.products[:, 0, 0], (fade * e) @ x, rtol=1e-6)
+    np.testing.assert_allclose(last.squares[:, :, 0, 0], (fade * x.T) @ x, rtol=1e-6)
+
+
+def test_shares_stay_in_the_simplex() -> None:
+    """Against non-negative least squares with a slack: 300 random sums, all three edges, inside."""
+    rng = np.random.default_rng(4)
+    away, b = rng.standard_normal((300, 8, 2)), 30.0 * rng.standard_normal((300, 2))
+    squares = 10.0 * np.einsum("nki,nkj->nij", away, away)
+    pull = Pull(jnp.asarray(np.moveaxis(squares, 0, 2)), jnp.asarray(b.T), jnp.ones(300))
+    prior = np.array([6.0, 0.0])
+    expected = [nearest(a + 20 * np.eye(2), p + prior) for a, p in zip(squares, b, strict=True)]
+    np.testing.assert_allclose(pull.shares().T, expected, atol=1e-6)
+    assert {tuple(np.round(x, 6) > 0.0) for x in np.asarray(expected)} == {
+        (False, False),
+        (False, True),
+        (True, False),
+        (True, True),
+    }
 
 
 @jax.jit

@@ -3,13 +3,13 @@
     log w_j <- keep log w_j + log p_j(y) (up to a constant),    p(y) = sum_j w_j p_j(y),
     p_j(y) = t_nu((g_j(y) - loc_j) / (c_j dev_j)) g_j'(y) / (c_j dev_j)
 
-The experts are the components, the season alone and the last value. Horizons are the rows since a
-column was last seen, in bins 1, 2-3, 4-7, ..: each has its own weights and widths c, learned from
-gaps and from forecasts under way, so that a forecast rests on what those of its length achieved.
+The experts are the components, the season alone, the short regression and the last value. Horizons
+are the rows since a column was last seen, in bins 1, 2-3, 4-7, ..: each has its own weights and
+widths c, learned from gaps and from forecasts under way, so that a forecast rests on what those of
+its length achieved.
 Mean and interval come from one distribution: its quantiles are weighted means of the experts'.
 
-Log scores are blind to a few large errors, squares are not: the mean m is pulled towards the last
-value l by the share b that would have had the least squared error of late, m + b (l - m).
+The mean is at last pulled towards the short regression and the last value (`pull.py`).
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.contract import Band, Prediction
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
+from rmcvi.learners.seasonal.pull import SIMPLE, Pull
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.units import LocationScale, from_asinh, log_slope, to_asinh
 from rmcvi.learners.seasonal.walk import RandomWalk
@@ -37,8 +38,6 @@ LEAD = 3.0
 """Nats by which the last value leads when it has just been confirmed at a new level."""
 NODES = 15
 """Quantiles whose average is the mean."""
-KEEP_PULL, RELUCTANT, LOUDEST = 0.995, 20.0, 20.0
-"""Discount of the sums behind the pull, what they must outweigh, the largest error that counts."""
 SLOW_WIDTH, SLOW_COVER = 0.01, 0.01
 """Least rates of the widths and of the interval's coverage."""
 WIDEST, COVER = 3.0, 1.0
@@ -88,15 +87,14 @@ class Skill(eqx.Module):
     """Logarithm of the factor by which the interval is widened to cover its level."""
     count: Float[Array, "bins dy"]
     """Values behind them."""
-    pull: Float[Array, "2 bins dy"]
-    """Sums of (y - m) (l - m) and (l - m)^2 in the last value's deviations, discounted."""
+    pull: Pull
 
     @classmethod
     def unknown(cls, experts: int, size: int) -> "Skill":
         """Nothing seen."""
         shape = (experts, BINS, size)
         nothing = jnp.zeros(shape)
-        return cls(nothing, nothing, nothing[0], nothing[0], jnp.zeros((2, BINS, size)))
+        return cls(nothing, nothing, nothing[0], nothing[0], Pull.unknown(BINS, size))
 
     def weights(self, experts: Experts) -> Float[Array, "e dy"]:
         """Weights w of the experts at their horizons."""
@@ -145,14 +143,13 @@ class Skill(eqx.Module):
 
         pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
         mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0))(pieces), 0)
-        both, square = experts.pick(self.pull)
-        share = jnp.clip(both / (square + RELUCTANT), 0.0, 1.0)
-        pulled = mean + jnp.where(experts.valid[-1], share * (location[-1] - mean), 0.0)
+        away = jnp.where(experts.valid, location - mean[None], 0.0)[-SIMPLE:]
+        pull = jax.tree.map(experts.pick, self.pull)
+        pulled = mean + jnp.sum(pull.shares() * away, 0)
         wider = half * jnp.exp(experts.pick(self.cover))[None]
         low, high = at(-wider, 10.0), at(wider, 10.0)
         band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))
-        unit = deviation[-1]
-        return Mixed(band, weights, mean, (location[-1] - mean) / unit, unit)
+        return Mixed(band, weights, mean, away)
 
     def learn(
         self,
@@ -185,12 +182,8 @@ class Skill(eqx.Module):
         )
         inside = (y >= mixed.band.low) & (y <= mixed.band.high)
         cover = experts.pick(self.cover) + pace * SLOW_COVER * (level - inside)
-        error = jnp.clip((y - mixed.mean) / mixed.unit, -LOUDEST, LOUDEST)
-        away = jnp.clip(mixed.away, -LOUDEST, LOUDEST)
-        fade = 1.0 - (1.0 - KEEP_PULL) * share
-        pull = fade[None] * experts.pick(self.pull) + share[None] * jnp.stack(
-            [error * away, away**2]
-        )
+        pull = jax.tree.map(experts.pick, self.pull)
+        pull = pull.learn(y - mixed.mean, mixed.away, count, share)
         taught = experts.here & ~jnp.isnan(y)[None]
 
         def put(old: Array, new: Array) -> Array:
@@ -201,7 +194,7 @@ class Skill(eqx.Module):
             put(self.width, jnp.clip(width, -WIDEST, WIDEST)),
             put(self.cover, jnp.clip(cover, -COVER, COVER)),
             put(self.count, count + 1.0),
-            put(self.pull, pull),
+            jax.tree.map(put, self.pull, pull),
         )
 
     def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":
@@ -219,10 +212,9 @@ class Mixed(eqx.Module):
     band: Band
     weights: Float[Array, "e dy"]
     mean: Float[Array, "dy"]
-    """m, before it is pulled towards the last value."""
-    away: Float[Array, "dy"]
-    """The distance l - m in units of the last value's deviation."""
-    unit: Float[Array, "dy"]
+    """m, before it is pulled."""
+    away: Float[Array, "2 dy"]
+    """Distances of the simple experts from it."""
 
 
 class Scored(eqx.Module):

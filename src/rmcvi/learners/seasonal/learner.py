@@ -29,6 +29,7 @@ from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
 from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.settings import Settings
+from rmcvi.learners.seasonal.short_regression import ShortRegression
 from rmcvi.learners.seasonal.state import Learned, SeasonalInfo, SeasonalState
 from rmcvi.learners.seasonal.trial import Trial
 from rmcvi.learners.seasonal.units import LocationScale
@@ -146,8 +147,8 @@ class SeasonalLearner(AbstractLearner):
 
     @property
     def transforms(self) -> tuple[bool, ...]:
-        """Which experts are in asinh units: some components, not the season nor the last value."""
-        return (*(asinh for asinh, _ in self.kinds), False, False)
+        """Which experts are in asinh units: some components, none of the others."""
+        return (*(asinh for asinh, _ in self.kinds), False, False, False)
 
     def init(self, key: Key[Array, ""]) -> SeasonalState:
         """The state before the first observation; nothing is drawn."""
@@ -159,7 +160,8 @@ class SeasonalLearner(AbstractLearner):
                 components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
                 columns=Columns.unknown(self.design),
                 walk=RandomWalk.unknown(d),
-                skill=Skill.unknown(m + 2, d),
+                short=ShortRegression.unknown(d),
+                skill=Skill.unknown(m + 3, d),
                 trial=Trial.none(d),
             ),
             recent=Recent.empty(rows, d, self.design.width),
@@ -181,7 +183,8 @@ class SeasonalLearner(AbstractLearner):
         started = state.t >= self.warm
         before = state.learned
         components, columns = first_units(before, recent.y[:-1], self.kind.asinh, started)
-        learned = Learned(components, columns, before.walk.wait(dt), before.skill, before.trial)
+        walk = before.walk.wait(dt)
+        learned = Learned(components, columns, walk, before.short, before.skill, before.trial)
         # Usually one row; once, when the first columns are known, the rows that waited for it too.
         size = recent.y.shape[0]
         first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
@@ -226,14 +229,16 @@ class SeasonalLearner(AbstractLearner):
         predicted, laws = jax.vmap(
             lambda c, mask: predict(c, c.path, columns, mask, row, self.design)
         )(components, kind.mask)
-        experts = assemble(laws, season, last, self.transforms, walk.gap, known)
+        short = learned.short.predict(walk, season)
+        experts = assemble(laws, season, short.law, last, self.transforms, walk.gap, known)
         scored = score(learned.skill, experts, y, columns.scale, walk, settings, self.level)
         components, forecast = trial_forecast(
             components, columns, kind.mask, row, predicted.leverage, self.design
         )
         running = known & trial.running & (trial.horizon > 1.5)
         last = LocationScale(trial.last, walk.deviation)
-        later = assemble(forecast, season, last, self.transforms, trial.horizon, running)
+        silent = LocationScale(trial.last, jnp.full(self.dim_obs, jnp.nan))
+        later = assemble(forecast, season, silent, last, self.transforms, trial.horizon, running)
         unknown = jnp.where(running, y, jnp.nan)
         skill = score(scored.skill, later, unknown, columns.scale, walk, settings, self.level).skill
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
@@ -247,8 +252,10 @@ class SeasonalLearner(AbstractLearner):
         confirmed = scored.far & walk.confirms(y, settings.gate)
         walked = walk.learn(y, scored.far, settings.gate)
         trial, components = trial.onward(components, walked, started, jnp.any(moved))
-        new = (walked, skill.trust_last(confirmed), trial)
-        new = tree.where(latest, new, (walk, learned.skill, learned.trial))
+        taught = ~jnp.isnan(y) & ~scored.far & (walk.repeats < STUCK)
+        shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
+        new = (walked, shorter, skill.trust_last(confirmed), trial)
+        new = tree.where(latest, new, (walk, learned.short, learned.skill, learned.trial))
         return Learned(components, columns, *new), scored.prediction
 
     def _clock(

@@ -1,4 +1,4 @@
-"""The panel of experts for a row: the components, the season alone and the last value."""
+"""The experts for a row: the components, the season alone, short regression and last value."""
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ from rmcvi.learners.seasonal.component import Component, Path
 from rmcvi.learners.seasonal.design import Design
 from rmcvi.learners.seasonal.experts import Experts
 from rmcvi.learners.seasonal.predict import Row, predict
+from rmcvi.learners.seasonal.pull import SIMPLE
 from rmcvi.learners.seasonal.units import LocationScale
 
 
@@ -61,26 +62,30 @@ def trial_forecast(
 def assemble(
     laws: LocationScale,
     season: LocationScale,
+    short: LocationScale,
     last: LocationScale,
     asinh: tuple[bool, ...],
     horizon: Float[Array, "dy"],
     usable: Bool[Array, "dy"],
 ) -> Experts:
-    """The panel; the last value is always there, the others in columns that are `usable`.
+    """The panel; its last two are there whenever they are sound, the others where `usable`.
 
     Args:
         laws: of the components.
         season: what the season alone says.
+        short: what the short regression says.
         last: the last value, and by how much it wanders in one row.
         asinh: which experts are in asinh units.
         horizon: rows since the last value of each column.
         usable: columns of which the components know enough.
     """
     wander = last.deviation * jnp.sqrt(horizon)
-    location = jnp.concatenate([laws.location, season.location[None], last.location[None]])
-    deviation = jnp.concatenate([laws.deviation, season.deviation[None], wander[None]])
+    alone = jnp.stack([season.location, short.location, last.location])
+    location = jnp.concatenate([laws.location, alone])
+    alone = jnp.stack([season.deviation, short.deviation, wander])
+    deviation = jnp.concatenate([laws.deviation, alone])
     sound = jnp.isfinite(location) & (deviation > 0.0)
-    always = jnp.arange(location.shape[0]) == location.shape[0] - 1
+    always = jnp.arange(location.shape[0]) >= location.shape[0] - SIMPLE
     return Experts(
         laws=LocationScale(location, deviation),
         asinh=asinh,

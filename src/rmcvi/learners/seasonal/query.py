@@ -50,8 +50,8 @@ def _band(
     half = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
     walk, size = state.learned.walk, learner.dim_obs
     last = LocationScale(walk.last[None], walk.deviation[None])
-    laws = jax.tree.map(lambda *v: jnp.concatenate(v), laws, last, last)
-    lastly = jnp.arange(laws.location.shape[0]) >= laws.location.shape[0] - 2
+    laws = jax.tree.map(lambda *v: jnp.concatenate(v), laws, last, last, last)
+    lastly = jnp.arange(laws.location.shape[0]) >= laws.location.shape[0] - 3
     experts = Experts(
         laws=laws,
         asinh=learner.transforms,

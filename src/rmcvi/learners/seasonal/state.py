@@ -8,6 +8,7 @@ from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.experts import Skill
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
+from rmcvi.learners.seasonal.short_regression import ShortRegression
 from rmcvi.learners.seasonal.trial import Trial
 from rmcvi.learners.seasonal.walk import RandomWalk
 
@@ -25,6 +26,7 @@ class Learned(eqx.Module):
     """With a leading axis m."""
     columns: Columns
     walk: RandomWalk
+    short: ShortRegression
     skill: Skill
     trial: Trial
 

@@ -136,9 +136,8 @@ def suggest(
     inputs = Inputs.sequence(rows, u, None, model.dim_input)
     k1, k2 = jax.random.split(jax.random.key(seed))
     states, ys = simulate(model, k1, rows, inputs.u)
-    scale = jnp.std(states, 0)
     mean = particle_filter(model, ys, inputs, key=k2, num_particles=FLOOR).mean
-    floor = _rmse(mean, states, scale)
+    floor = error(mean, states)
     tried = [attempt(model, c, (states, ys, inputs), k2) for c in candidates(model, particles)]
     chosen, why = choose(tried, floor)
     if not isinstance(model, AbstractGaussianModel):
@@ -190,7 +189,7 @@ def attempt(
     late = len(ys) // 2
     return Outcome(
         candidate,
-        _rmse(mean, states, jnp.std(states, 0)),
+        error(mean, states),
         float(jnp.mean(inside[late:])),
         float(jnp.nanmean(score[late:])),
         1e6 * took / len(ys),
@@ -221,7 +220,8 @@ def _told(learner: Any, state: Any, info: Any) -> tuple[Array, Array, Array]:
     return law.mean, jnp.diagonal(law.covariance), info.prediction.log_score
 
 
-def _rmse(mean: Float[Array, "T dx"], states: Float[Array, "T dx"], scale: Array) -> float:
-    """Over the second half, in standard deviations of each state."""
+def error(mean: Float[Array, "T dx"], states: Float[Array, "T dx"]) -> float:
+    """Root mean square over the second half, in standard deviations of each state."""
     late = len(states) // 2
-    return float(jnp.sqrt(jnp.mean(((mean - states)[late:] / scale[None]) ** 2)))
+    away = (mean - states)[late:] / jnp.std(states, 0)[None]
+    return float(jnp.sqrt(jnp.mean(away**2)))

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rmcvi.learners import run as run
     from rmcvi.learners import save as save
     from rmcvi.learners import scan as scan
+    from rmcvi.learners import suggest as suggest
     from rmcvi.models import simulate as simulate
     from rmcvi.monitors import Alarm as Alarm
     from rmcvi.monitors import Health as Health
@@ -102,6 +103,7 @@ _HOMES = {
     "run": "rmcvi.learners",
     "save": "rmcvi.learners",
     "scan": "rmcvi.learners",
+    "suggest": "rmcvi.learners",
     "simulate": "rmcvi.models",
     "Alarm": "rmcvi.monitors",
     "Health": "rmcvi.monitors",

@@ -17,6 +17,8 @@ from rmcvi.learners.query import Trajectories as Trajectories
 from rmcvi.learners.records import LearnerInfo as LearnerInfo
 from rmcvi.learners.records import LearnerState as LearnerState
 from rmcvi.learners.seasonal import SeasonalLearner as SeasonalLearner
+from rmcvi.learners.trying import Suggestion as Suggestion
+from rmcvi.learners.trying import suggest as suggest
 from rmcvi.learners.units import Standardiser as Standardiser
 from rmcvi.monitors.health import Alarm as Alarm
 from rmcvi.monitors.health import Health as Health

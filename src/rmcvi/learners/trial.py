@@ -2,7 +2,7 @@
 
 Beside the learner two plain filters run, both with the family as it was before training (tied to
 its model, if it is of that kind): one with the learner's model, one with a model kept as reference.
-Every few rows all three predict the same observation, and paired log scores decide:
+From time to time all three predict the same observations, and paired log scores decide:
 
 - the learner is worse than the untrained family with the same model: phi goes back to its start;
 - it is worse than the reference, and the untrained family with its model is so too: theta goes back
@@ -27,8 +27,9 @@ from rmcvi.learners.predict import next_states
 from rmcvi.monitors.health import Alarm
 from rmcvi.monitors.paired import PairedState
 
-EVERY = 4
-"""Rows from one comparison to the next: filters have to see every row, predictions need not."""
+PERIOD, ACTIVE, BURN_IN = 1024, 128, 32
+"""The filters run in the first eighth of each period, and are compared when they know where they
+are: what they cost is an eighth, and one that still starts is never held to be better."""
 LEAST = 0.01
 """Nats per row and coordinate that are worth acting upon."""
 SLOWER = 0.25
@@ -37,19 +38,13 @@ SALT = 7
 """Folded into the row's key, so that the learner's own draws stay what they are."""
 
 
-class Filters(eqx.Module):
-    """Carries of the untrained family under the present and under the reference model."""
-
-    present: PyTree
-    reference: PyTree
-
-
 class TrialState(eqx.Module):
-    """The reference, both filters, three comparisons, and what became of it."""
+    """The reference, the filters, three comparisons, and what became of it."""
 
     theta: PyTree
     em: PyTree
-    filters: Filters
+    filters: PyTree
+    """Carries of the untrained family under the present model, and under the reference."""
     family: PairedState
     """Learner against the untrained family with the same model."""
     learner: PairedState
@@ -65,7 +60,7 @@ class TrialState(eqx.Module):
     def of(cls, theta: PyTree, em: PyTree, carry: PyTree) -> "TrialState":
         """At the start everything is the same."""
         fresh, one = PairedState.fresh(), jnp.ones(())
-        filters = Filters(carry, carry)
+        filters = jax.tree.map(lambda v: jnp.stack([v, v]), carry)
         return cls(theta, em, filters, fresh, fresh, fresh, one, one, jnp.zeros((), int))
 
 
@@ -112,36 +107,43 @@ class Trial(eqx.Module):
             inputs: of this row.
             own: the learner's log score of y.
         """
-        trial: TrialState = state.trial
-        models = learner.model_at(state), eqx.combine(trial.theta, learner.model)
-        key = jax.random.fold_in(jax.random.fold_in(state.key, state.t), SALT)
-        due = (state.t % EVERY == 0) & jnp.isfinite(own)
-
-        def scores(filters: Filters) -> Float[Array, "2"]:
-            carries = filters.present, filters.reference
-            pairs = zip(models, carries, strict=True)
-            return jnp.stack(
-                [_score(learner, m, c, (state.t, rows[0]), inputs, key) for m, c in pairs]
-            )
-
-        unknown = jnp.full(2, jnp.nan)
-        plain, kept = jax.lax.cond(due, scores, lambda _: unknown, trial.filters)
-        family = trial.family.add(own - plain, due)
-        rival = trial.learner.add(own - kept, due)
-        model = trial.model.add(plain - kept, due)
-        verdict = self._judge(learner, family, rival, model)
-        advance = learner.family.advance
-        filters = Filters(
-            advance(models[0], trial.filters.present, rows[1], inputs),
-            advance(models[1], trial.filters.reference, rows[1], inputs),
+        phase = state.t % PERIOD
+        no = jnp.zeros((), bool)
+        asleep = Verdict(no, no, no, no)
+        return jax.lax.cond(
+            phase < ACTIVE,
+            lambda v: self._look(learner, state, v, rows, inputs, own),
+            lambda v: (v, asleep),
+            state.trial,
         )
+
+    def _look(
+        self,
+        learner: Any,
+        state: Any,
+        trial: TrialState,
+        rows: tuple[Float[Array, "dy"], Float[Array, "dy"]],
+        inputs: Inputs,
+        own: Float[Array, ""],
+    ) -> tuple[TrialState, Verdict]:
+        theta = eqx.filter(learner.model_at(state), learner.trainable.model)
+        pair = jax.tree.map(lambda a, b: jnp.stack([a, b]), theta, trial.theta)
+        phase = state.t % PERIOD
+        filters = jax.lax.cond(phase == 0, lambda: _begin(learner, pair), lambda: trial.filters)
+        key = jax.random.fold_in(jax.random.fold_in(state.key, state.t), SALT)
+        scores, after = _filter(learner, (pair, filters), state.t, rows, inputs, key)
+        due = phase >= BURN_IN
+        family = trial.family.add(own - scores[0], due)
+        rival = trial.learner.add(own - scores[1], due)
+        model = trial.model.add(scores[0] - scores[1], due)
+        verdict = self._judge(learner, family, rival, model)
         anew, fresh = verdict.theta_back | verdict.adopt, PairedState.fresh()
-        theta = eqx.filter(models[0], learner.trainable.model)
+        phi_anew = verdict.phi_back | verdict.better_family | anew
         return TrialState(
             theta=tree.where(verdict.adopt, theta, trial.theta),
             em=tree.where(verdict.adopt, state.em, trial.em),
-            filters=tree.where(tree.all_finite(filters), filters, trial.filters),
-            family=tree.where(verdict.phi_back | verdict.better_family | anew, fresh, family),
+            filters=tree.where(tree.all_finite(after), after, filters),
+            family=tree.where(phi_anew, fresh, family),
             learner=tree.where(verdict.phi_back | anew, fresh, rival),
             model=tree.where(anew, fresh, model),
             theta_rate=_rate(trial.theta_rate, verdict.theta_back, verdict.adopt),
@@ -167,39 +169,70 @@ class Trial(eqx.Module):
 def obey(learner: Any, verdict: Verdict, trial: TrialState, state: Any) -> Any:
     """The learner's state with what has to go back gone back, its averages as well."""
     start = eqx.filter(learner.family, learner.trainable.family)
-    theta = back(verdict.theta_back, trial.theta, state.theta, state.theta_ascent.gate)
-    phi = back(verdict.phi_back, start, state.phi, state.phi_ascent.gate)
-    means = [
-        None if ascent.average is None else back(when, kept, ascent.average, ascent.gate)
-        for ascent, when, kept in (
-            (state.theta_ascent, verdict.theta_back, trial.theta),
-            (state.phi_ascent, verdict.phi_back, start),
+    gates = state.theta_ascent.gate, state.phi_ascent.gate
+    kept = (
+        (state.theta, state.theta_ascent.average, state.em),
+        (state.phi, state.phi_ascent.average),
+    )
+
+    def gone(kept: Any) -> Any:
+        (theta, theta_mean, em), (phi, phi_mean) = kept
+        when = verdict.theta_back, verdict.phi_back
+        return (
+            back(when[0], trial.theta, theta, gates[0]),
+            None if theta_mean is None else back(when[0], trial.theta, theta_mean, gates[0]),
+            tree.where(when[0], trial.em, em),
+        ), (
+            back(when[1], start, phi, gates[1]),
+            None if phi_mean is None else back(when[1], start, phi_mean, gates[1]),
         )
-    ]
-    em = tree.where(verdict.theta_back, trial.em, state.em)
+
+    changed = verdict.theta_back | verdict.phi_back
+    model, family = jax.lax.cond(changed, gone, lambda v: v, kept)
     return eqx.tree_at(
-        lambda s: (s.theta, s.phi, s.trial, s.theta_ascent.average, s.phi_ascent.average, s.em),
+        lambda s: (s.theta, s.theta_ascent.average, s.em, s.phi, s.phi_ascent.average, s.trial),
         state,
-        (theta, phi, trial, *means, em),
+        (*model, *family, trial),
         is_leaf=lambda v: v is None,
     )
 
 
-def _score(
+def _begin(learner: Any, pair: PyTree) -> PyTree:
+    """Carries before the first row, under both models."""
+    begin = learner.family.initial_carry
+    return jax.vmap(lambda v: begin(eqx.combine(v, learner.model)), axis_size=2)(pair)
+
+
+def _filter(
     learner: Any,
-    model: Any,
-    carry: PyTree,
-    row: tuple[Int[Array, ""], Float[Array, "dy"]],
+    filters: tuple[PyTree, PyTree],
+    t: Int[Array, ""],
+    rows: tuple[Float[Array, "dy"], Float[Array, "dy"]],
     inputs: Inputs,
     key: Key[Array, ""],
-) -> Float[Array, ""]:
-    """Log score of a row (t, y) by as many draws of the filter as the learner's own predictions."""
+) -> tuple[Float[Array, "2"], PyTree]:
+    """Log scores of y under both models, by as many draws as the learner's own; carries after it.
+
+    Args:
+        learner: the estimator.
+        filters: parameters and carries, two of each.
+        t: number of the row.
+        rows: y as it is scored, and as it is learned from.
+        inputs: of this row.
+        key: the same for both.
+    """
     k1, k2 = jax.random.split(key)
-    family, (t, y) = learner.family, row
-    before = family.distribution.sample(k1, family.marginal(carry), learner.draws)
-    x = next_states(model, before, t, inputs, k2)
-    log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
-    return jax.nn.logsumexp(log_g) - jnp.log(learner.draws)
+    family = learner.family
+
+    def one(theta, carry):
+        model = eqx.combine(theta, learner.model)
+        before = family.distribution.sample(k1, family.marginal(carry), learner.draws)
+        x = next_states(model, before, t, inputs, k2)
+        log_g = jax.vmap(lambda v: model.observed_log_prob(v, rows[0], inputs))(x)
+        score = jax.nn.logsumexp(log_g) - jnp.log(learner.draws)
+        return score, family.advance(model, carry, rows[1], inputs)
+
+    return jax.vmap(one, axis_size=2)(*filters)
 
 
 def _rate(rate: Float[Array, ""], worse: Bool[Array, ""], better: Bool[Array, ""]) -> Array:

@@ -14,7 +14,7 @@ BLOCK = 16
 """Scored rows in a block."""
 FEWEST = 16
 """Blocks before anything is decided."""
-MEMORY = 32.0
+MEMORY = 64.0
 """Blocks that the running mean remembers."""
 SURE = 5.0
 """Standard errors: one wrong decision in ten thousand looks, with 16 blocks."""

@@ -30,6 +30,7 @@ MODULES = {
     "linear-gaussian-parameters": "linear_parameters",
     "linear-gaussian-streaming": "linear_streaming",
     "other-streams": "other_streams",
+    "zoo": "zoo",
 }
 STANDARD_ERRORS = 3.0
 """Of the difference of two runs: one honest number in 400 lies further out."""

@@ -1,0 +1,227 @@
+"""Which recursion, family and number of particles suit a model? A trial on data of its own.
+
+A stream is simulated from the model, whose states are therefore known. Every candidate filters it
+with the true parameters; a particle filter with many particles is the floor. The rule, also in
+docs/guides/choosing.md: of the candidates whose error is within 5 % of the smallest, the first in
+the order in which they learn best and cost least; a particle recursion if all Gaussian ones are
+more than a quarter above the floor.
+"""
+
+import time
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from rmcvi.baselines import AllPairs, ExtendedKalmanRecursion, ParticleRecursion, particle_filter
+from rmcvi.contract import AbstractRecursion, Trainable
+from rmcvi.core.checks import check_instance, check_int
+from rmcvi.core.inputs import Inputs
+from rmcvi.families import LinearGaussianFamily, RecurrentFamily
+from rmcvi.learners.estimator import OnlineEstimator
+from rmcvi.learners.loops import scan
+from rmcvi.models import AbstractGaussianModel, AbstractModel, simulate
+from rmcvi.recursion import RMCVI, CalibratedWeights, NaturalRMCVI
+
+FLOOR = 5000
+"""Particles of the filter that the others are held against."""
+NEAR = 1.05
+"""An error this many times the smallest is as good."""
+INADEQUATE = 1.25
+"""With errors this many times the floor's, Gaussian posteriors do not suit the model."""
+LEVEL = 0.9
+MIXED = 500
+"""Particles of a particle recursion that learns, whose work grows with their square."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A recursion with its family."""
+
+    name: str
+    recursion: AbstractRecursion
+    family: Any
+    learns: bool = True
+    """Whether it is offered, or only there to compare with."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a candidate did."""
+
+    candidate: Candidate
+    rmse: float
+    """Of the filtered mean, in standard deviations of each state."""
+    coverage: float
+    """Share of the states within 90 % bands."""
+    log_score: float
+    """Of one row, predicted."""
+    microseconds: float
+    """Of one row."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A choice and its reasons; `print` it, then take its `learner()`."""
+
+    model: AbstractModel
+    outcomes: tuple[Outcome, ...]
+    floor: float
+    chosen: Candidate
+    why: str
+
+    def learner(self, **options: Any) -> OnlineEstimator:
+        """The suggested learner; `options` are those of `OnlineEstimator`."""
+        return OnlineEstimator(self.model, self.chosen.family, self.chosen.recursion, **options)
+
+    def __str__(self) -> str:
+        head = f"{'':<34}{'error':>8}{'/ floor':>9}{'90 % bands':>12}{'score':>9}{'us a row':>10}"
+        rows = [f"{f'particle filter, {FLOOR}':<34}{self.floor:>8.3f}{1.0:>9.2f}"]
+        for v in self.outcomes:
+            share = f"{100 * v.coverage:.0f} %"
+            rows.append(
+                f"{v.candidate.name:<34}{v.rmse:>8.3f}{v.rmse / self.floor:>9.2f}{share:>12}"
+                f"{v.log_score:>9.3f}{v.microseconds:>10.0f}"
+            )
+        return "\n".join([head, *rows, f"Take {self.chosen.name}: {self.why}"])
+
+
+def candidates(model: AbstractModel, particles: int) -> list[Candidate]:
+    """Those that can run on a model, in the order of preference."""
+    mixture = ParticleRecursion(MIXED, gradient=True, backward=AllPairs())
+    last = Candidate(f"particle recursion, N = {MIXED}", mixture, None)
+    if not isinstance(model, AbstractGaussianModel):
+        return [last]
+    full, diagonal = LinearGaussianFamily(), LinearGaussianFamily(diagonal=True)
+    tied = RMCVI(particles, window=8, bptt=2, backward=CalibratedWeights())
+    single = model.dim_state == 1
+    return [
+        Candidate(f"NaturalRMCVI, diagonal, N = {particles}", NaturalRMCVI(particles), diagonal),
+        *(
+            []
+            if single
+            else [Candidate(f"NaturalRMCVI, full, N = {particles}", NaturalRMCVI(particles), full)]
+        ),
+        Candidate(f"RMCVI, tied, N = {particles}", tied, full),
+        last,
+        Candidate("extended Kalman filter", ExtendedKalmanRecursion(), None, learns=False),
+    ]
+
+
+def suggest(
+    model: AbstractModel,
+    *,
+    rows: int = 500,
+    particles: int = 50,
+    u: ArrayLike | None = None,
+    seed: int = 0,
+) -> Suggestion:
+    """Try what could filter `model` on a stream of its own; most of the time is compilation.
+
+    Args:
+        model: with the parameters that you think likely.
+        rows: length of the stream.
+        particles: N of the candidates.
+        u: exogenous inputs of the stream, one row each (default: zeros).
+        seed: of the stream and the draws.
+    """
+    check_instance("model", model, AbstractModel)
+    check_int("rows", rows, 20)
+    inputs = Inputs.sequence(rows, u, None, model.dim_input)
+    k1, k2 = jax.random.split(jax.random.key(seed))
+    states, ys = simulate(model, k1, rows, inputs.u)
+    mean = particle_filter(model, ys, inputs, key=k2, num_particles=FLOOR).mean
+    floor = error(mean, states)
+    tried = [attempt(model, c, (states, ys, inputs), k2) for c in candidates(model, particles)]
+    chosen, why = choose(tried, floor)
+    if not isinstance(model, AbstractGaussianModel):
+        key = jax.random.key(seed)
+        family = RecurrentFamily(model.dim_state, model.dim_obs, key=key, dim_input=model.dim_input)
+        chosen = Candidate(f"RMCVI, RecurrentFamily, N = {particles}", RMCVI(particles), family)
+        why = (
+            "the model offers densities only, and this family, untrained, cannot be tried; if the "
+            "noise of the transition is Gaussian, write it as an AbstractGaussianModel."
+        )
+    return Suggestion(model, tuple(tried), floor, chosen, why)
+
+
+def attempt(
+    model: AbstractModel, candidate: Candidate, stream: tuple[Array, Array, Inputs], key: Array
+) -> Outcome:
+    """Filter a stream of known states with the true parameters; the second half counts.
+
+    Args:
+        model: the truth.
+        candidate: what filters.
+        stream: states, observations and inputs.
+        key: of its draws.
+    """
+    states, ys, inputs = stream
+    learner = OnlineEstimator(
+        model,
+        candidate.family,
+        candidate.recursion,
+        optax.sgd(0.0),
+        optax.sgd(0.0),
+        trainable=Trainable(model=False, family=False),
+        health=False,
+        drift=False,
+        sensors=False,
+        screen_width=None,
+    )
+
+    def run() -> Any:
+        found = scan(learner, learner.init(key), ys, inputs.u, collect=_told)[1]
+        return jax.block_until_ready(found)
+
+    mean, variance, score = run()
+    begin = time.perf_counter()
+    run()
+    took = time.perf_counter() - begin
+    half = NormalDist().inv_cdf(0.5 * (1.0 + LEVEL)) * jnp.sqrt(variance)
+    inside = jnp.abs(mean - states) <= half
+    late = len(ys) // 2
+    return Outcome(
+        candidate,
+        error(mean, states),
+        float(jnp.mean(inside[late:])),
+        float(jnp.nanmean(score[late:])),
+        1e6 * took / len(ys),
+    )
+
+
+def choose(tried: list[Outcome], floor: float) -> tuple[Candidate, str]:
+    """The rule: the first of those that are as good as the best, and why."""
+    offered = [v for v in tried if v.candidate.learns and np.isfinite(v.rmse)]
+    mixtures = [v for v in offered if v.candidate.family is None]
+    gaussian = [v for v in offered if v.candidate.family is not None]
+    best = min((v.rmse for v in gaussian), default=np.inf)
+    if best > INADEQUATE * floor and mixtures:
+        return mixtures[0].candidate, (
+            f"every Gaussian family is at least {best / floor:.2f} times as far off as a particle "
+            "filter, so that the posterior is not Gaussian (several modes, or a hard edge)."
+        )
+    first = next(v for v in gaussian if v.rmse <= NEAR * best)
+    note = "" if first.rmse == best else f", and the best, {best:.3f}, is within 5 %"
+    return first.candidate, (
+        f"its error is {first.rmse / floor:.2f} times the particle filter's{note}; it is the first "
+        "in the order in which candidates learn best and cost least."
+    )
+
+
+def _told(learner: Any, state: Any, info: Any) -> tuple[Array, Array, Array]:
+    law = learner.filter(state)
+    return law.mean, jnp.diagonal(law.covariance), info.prediction.log_score
+
+
+def error(mean: Float[Array, "T dx"], states: Float[Array, "T dx"]) -> float:
+    """Root mean square over the second half, in standard deviations of each state."""
+    late = len(states) // 2
+    away = (mean - states)[late:] / jnp.std(states, 0)[None]
+    return float(jnp.sqrt(jnp.mean(away**2)))

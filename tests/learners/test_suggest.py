@@ -1,0 +1,88 @@
+"""The rule behind `rmcvi.suggest`, and one trial."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.scipy.stats import norm
+
+import rmcvi
+from rmcvi.families import LinearGaussianFamily
+from rmcvi.learners.trying import Candidate, Outcome, candidates, choose
+from rmcvi.models import AbstractModel, LinearGaussian
+
+RECURSION = rmcvi.NaturalRMCVI(4)
+
+
+def outcome(name: str, rmse: float, family: Any = True, learns: bool = True) -> Outcome:
+    kind = LinearGaussianFamily() if family else None
+    return Outcome(Candidate(name, RECURSION, kind, learns), rmse, 0.9, -1.0, 10.0)
+
+
+def test_the_first_that_is_as_good_as_the_best_is_taken():
+    tried = [outcome("a", 1.2), outcome("b", 1.04), outcome("c", 1.0), outcome("p", 0.9, False)]
+    chosen, why = choose(tried, 0.98)
+    assert chosen.name == "b"
+    assert "1.06 times the particle filter's" in why and "within 5 %" in why
+
+
+def test_what_only_compares_is_not_offered_and_what_diverges_neither():
+    tried = [outcome("nan", float("nan")), outcome("a", 1.0), outcome("e", 0.9, None, False)]
+    assert choose(tried, 1.0)[0].name == "a"
+
+
+def test_particles_where_no_gaussian_family_suits():
+    tried = [outcome("a", 1.3), outcome("p", 1.0, None)]
+    chosen, why = choose(tried, 1.0)
+    assert chosen.name == "p" and "the posterior is not Gaussian" in why
+
+
+def test_one_state_needs_no_full_covariance():
+    one = LinearGaussian(jnp.ones(1), jnp.ones(1), 0.3, 0.5)
+    two = LinearGaussian(0.5 * jnp.ones(2), jnp.ones(2), 0.3, 0.5)
+    assert len(candidates(two, 10)) == len(candidates(one, 10)) + 1
+
+
+@pytest.mark.long
+def test_a_linear_model_is_filtered_at_the_floor():
+    model = LinearGaussian(jnp.array([0.9]), jnp.ones(1), 0.4, 0.5)
+    said = rmcvi.suggest(model, rows=300, particles=20)
+    assert said.chosen.name.startswith("NaturalRMCVI")
+    assert said.outcomes[0].rmse < 1.05 * said.floor
+    assert "Take NaturalRMCVI" in str(said) and "extended Kalman filter" in str(said)
+    learner = said.learner(draws=10)
+    state, _ = learner.update(learner.init(jax.random.key(0)), jnp.ones(1))
+    assert int(state.t) == 1
+
+
+class Densities(AbstractModel):
+    """Nothing but densities."""
+
+    dim_state: int = 1
+    dim_obs: int = 1
+
+    def initial_log_prob(self, x):
+        return norm.logpdf(x).sum()
+
+    def initial_sample(self, key):
+        return jax.random.normal(key, (1,))
+
+    def transition_log_prob(self, x_prev, x, inputs):
+        return norm.logpdf(x, 0.5 * x_prev).sum()
+
+    def transition_sample(self, key, x_prev, inputs):
+        return 0.5 * x_prev + jax.random.normal(key, (1,))
+
+    def emission_log_prob(self, x, y, inputs):
+        return norm.logpdf(y, x)
+
+    def emission_sample(self, key, x, inputs):
+        return x + jax.random.normal(key, (1,))
+
+
+@pytest.mark.long
+def test_densities_alone_get_a_recurrent_family():
+    said = rmcvi.suggest(Densities(), rows=40, particles=5)
+    assert "RecurrentFamily" in said.chosen.name and "AbstractGaussianModel" in said.why
+    assert said.learner(draws=10).dim_obs == 1

@@ -248,3 +248,18 @@ def test_stochastic_volatility_by_quadrature() -> None:
         assert abs(float(exact - info.elbo[-1])) < 1e-3 * len(ys)
         error = np.sqrt((told**2).sum(0))
         assert np.all(np.abs(told.sum(0) - slopes) < share * error)
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_rows_in_single_precision() -> None:
+    """Noise of rank one, outliers and gaps: all is finite, and the filter is still Kalman's."""
+    with jax.enable_x64(False):
+        model, length = integrator(), 100_000
+        ys, inputs = stream(model, length)
+        ys = ys.at[1000::1000].set(1e6).at[500:600].set(jnp.nan)
+        carry, _, grads, info = follow(rmcvi.NaturalRMCVI(8, num_steps=2), model, ys, inputs)
+        numbers = (carry.mean, carry.covariance, info.elbo, grads)
+        assert all(bool(jnp.all(jnp.isfinite(v))) for v in jax.tree.leaves(numbers))
+        exact = kalman_filter(model, ys[-900:], jax.tree.map(lambda v: v[-900:], inputs))
+        std = jnp.sqrt(exact.covariance[-1, 0, 0])
+        assert float(jnp.abs(carry.mean[-1, 0] - exact.mean[-1, 0])) < 0.01 * float(std)

@@ -5,7 +5,9 @@ In e, where q = N(0, I), the target is proportional to q exp u. Weights w_i of e
     delta = E[e],    M = Cov(e),    d delta = Cov(e, dh),    d M = Cov(e e', dh),
 
 averages over particles in which everything that is known of a quadratic dh = b'e + e'Ce / 2 is
-put in: Cov(e, b'e) = M b, Cov(e e', e'Ce / 2) = M C M up to the weights' own deviations.
+put in: Cov(e, b'e) = M b, Cov(e e', e'Ce / 2) = M C M up to the weights' own deviations. b and C
+come from slopes at the particles, which may be wild where h is (a bearing close to the sensor);
+they are control variates, so any share of them will do: the one that explains dh best.
 """
 
 import equinox as eqx
@@ -66,6 +68,8 @@ class Match(eqx.Module):
         slope = spread.T @ jnp.mean(slopes, 0)
         bent = -spread.T @ fit.curvature(slopes) @ spread
         linear, quadratic = noise @ slope, 0.5 * jnp.sum((noise @ bent) * noise, 1)
+        share = _explained(weights, values, linear + quadratic)
+        slope, bent, linear, quadratic = (share * v for v in (slope, bent, linear, quadratic))
         deviation = noise - self.shift[None]
         mean = square @ slope + deviation.T @ _centred(weights, values - linear)
         uneven = (weights - 1.0 / len(weights)) * (quadratic - jnp.mean(quadratic))
@@ -80,3 +84,11 @@ class Match(eqx.Module):
 def _centred(weights: Float[Array, "n"], values: Float[Array, "n"]) -> Float[Array, "n"]:
     """Weighted deviations from the weighted mean."""
     return weights * (values - weights @ values)
+
+
+def _explained(
+    weights: Float[Array, "n"], values: Float[Array, "n"], fit: Float[Array, "n"]
+) -> Float[Array, ""]:
+    """The regression coefficient of values on their fit, between 0 and 1: 1 if it is exact."""
+    deviation, tiny = _centred(weights, fit), jnp.finfo(fit.dtype).tiny
+    return jnp.clip((deviation @ values + tiny) / (deviation @ fit + tiny), 0.0, 1.0)

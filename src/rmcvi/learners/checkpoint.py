@@ -76,7 +76,7 @@ def save(
     except TypeError as error:
         raise ValueError(f"extra: {error}, expected values that JSON can hold") from None
     kinds = [str(jax.random.key_impl(leaf)) for leaf in jax.tree.leaves(state) if is_key(leaf)]
-    words = _words(Itself(learner), kinds[0] if kinds else None, jax.config.jax_enable_x64)
+    words = _words(Itself(learner), kinds[0] if kinds else None, str(jnp.result_type(float)))
     found = outline(state)
     lines = [] if found == words["state"] else differences(found, words["state"], "state")
     if lines:
@@ -92,9 +92,9 @@ def save(
 
 
 @functools.lru_cache(maxsize=4)
-def _words(of: Itself, kind: str | None, double: bool) -> dict[str, Any]:
+def _words(of: Itself, kind: str | None, precision: str) -> dict[str, Any]:
     """A learner and its first state in words, found once: a live one is saved again and again."""
-    del double  # of the key alone: the words differ
+    del precision  # part of the key alone: with it the words change
     fresh = jax.eval_shape(of.value.init, jax.random.key(0, impl=kind))
     return {"learner": describe_learner(of.value), "state": outline(fresh)}
 

@@ -107,10 +107,12 @@ clean:
 	$(PIP) --no-build-isolation -e '.[app]'
 	@touch $@
 
+# pip would compile what it installs on one core, after it is done: half a minute.
 .venv/.dev: $(PINS) | .venv/bin/python
 	$(PIP) hatchling
-	$(PIP) --no-build-isolation -e '.[dev]'
-	$(PIP) --no-deps particles
+	$(PIP) --no-compile --no-build-isolation -e '.[dev]'
+	$(PIP) --no-compile --no-deps particles
+	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@ .venv/.app
 
 .venv/.docs: $(PINS) | .venv/bin/python

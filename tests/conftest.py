@@ -43,7 +43,7 @@ mlir.make_ir_context = cache(mlir.make_ir_context)
 if "UNTYPED" not in os.environ:
     install_import_hook("rmcvi", "beartype.beartype")
 
-MAPPINGS = 45_000
+MAPPINGS = 30_000
 FIRST = (
     "test_soak.py",
     "test_docs.py",

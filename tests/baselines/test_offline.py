@@ -66,6 +66,7 @@ def test_gradient_is_the_ideal_one() -> None:
     assert np.median(np.abs(exact) / np.maximum(se, 1e-12)) > 5.0
 
 
+@pytest.mark.long
 def test_training_closes_the_gap_to_the_evidence() -> None:
     """phi alone: the ELBO rises to the evidence, which q can reach; theta stays where it is."""
     model = LinearGaussian(jnp.array([0.8]), jnp.array([1.0]), 0.5, 0.5)

@@ -66,6 +66,7 @@ def learned() -> Learned:
     return Learned(model, family, ys)
 
 
+@pytest.mark.long
 def test_theta_comes_near_the_maximum_likelihood() -> None:
     """Within five standard errors of the truth, inflated for the incomplete score."""
     got = learned()
@@ -95,6 +96,7 @@ def runs(name: str) -> Any:
     return np.asarray(infos.elbo)[:, -1], float(np.mean(infos.ess))
 
 
+@pytest.mark.long
 def test_learned_proposal_beats_bootstrap() -> None:
     """Most of the loss to the exact evidence is gone; the guided proposal is optimal here."""
     exact = float(log_evidence(new().model, jnp.asarray(new().ys)))

@@ -124,6 +124,7 @@ def other_library(num: int, runs: int) -> dict[str, np.ndarray]:
     return {"evidence": values[:, 0], "paris": values[:, 1]}
 
 
+@pytest.mark.long
 def test_agrees_with_particles() -> None:
     """It knows no missing data: there, y at the gap is a constant that tells nothing."""
     infos = smoothing_runs("paris")[0]
@@ -191,6 +192,7 @@ def test_systematic_counts_are_the_weights_rounded() -> None:
     assert count.sum() == 200
 
 
+@pytest.mark.long
 def test_particle_maximum_likelihood_finds_the_parameter() -> None:
     """Within five standard errors of the truth, in float32, through the learner."""
     with jax.enable_x64(False):

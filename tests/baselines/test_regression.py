@@ -94,6 +94,7 @@ def test_filter_is_the_kalman_filter() -> None:
     assert distance(runs("kernel")).max() < 0.05
 
 
+@pytest.mark.long
 def test_network_comes_near_the_kalman_filter() -> None:
     """Most runs do as well as the kernel; a network fitted by few steps misses now and then."""
     assert np.median(distance(runs("network"))) < 0.05

@@ -62,7 +62,10 @@ def told(learner: Any, state: Any, info: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", ZOO)
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("volatility", "neural")]
+
+
+@pytest.mark.parametrize("name", ["linear", "chaotic", *LONG])
 def test_five_particles_do_not_diverge(name: str) -> None:
     """The last scores are no worse than a Gaussian with the observations' mean and variance."""
     truth, start = ZOO[name]()

@@ -44,7 +44,7 @@ def test_drawn_indices_are_unbiased(backward: Any) -> None:
     """Frequencies of drawn indices against the full weights, five standard errors."""
     q, tilts = some_tilts()
     exact = rmcvi.FullWeights().weigh(jax.random.key(0), q, tilts).average(jnp.eye(12))
-    keys = jax.random.split(jax.random.key(1), 4000)
+    keys = jax.random.split(jax.random.key(1), 1500)
     draw = jax.jit(jax.vmap(lambda k: backward.weigh(k, q, tilts).average(jnp.eye(12))))
     drawn = np.asarray(draw(keys))
     error = np.sqrt(np.asarray(exact) * (1 - np.asarray(exact)) / (2 * len(keys)))
@@ -56,7 +56,7 @@ def test_accept_reject_falls_back_where_the_weights_are_unbounded() -> None:
     q, tilts = some_tilts()
     wild = tilts_of([-0.5, 1.0], tilts.x, tilts.statistics)
     exact = rmcvi.FullWeights().weigh(jax.random.key(0), q, wild).average(jnp.eye(12))
-    keys = jax.random.split(jax.random.key(1), 4000)
+    keys = jax.random.split(jax.random.key(1), 1500)
     draw = jax.vmap(lambda k: rmcvi.AcceptReject(2).weigh(k, q, wild).average(jnp.eye(12)))
     error = np.sqrt(np.asarray(exact) * (1 - np.asarray(exact)) / (2 * len(keys)))
     np.testing.assert_array_less(np.abs(draw(keys).mean(0) - exact), 5 * error + 1e-12)

@@ -215,7 +215,10 @@ class Record:
 
         mean = np.mean(quantile(NODES, 1.0))
         shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + np.array([6, 0]))
-        away = np.array([0.0 if o is None else o.location - mean for o in said[-2:]])
+        ends = at.bounds(1.0)
+        away = np.array(
+            [0.0 if o is None else np.clip(o.location, *ends) - mean for o in said[-2:]]
+        )
         pulled = float(mean + shares @ away)
         half = student.ppf(0.5 + level / 2, NU) * np.exp(self.cover[k])
         ends = float(quantile(-half, 10.0)), float(quantile(half, 10.0))
@@ -241,7 +244,7 @@ class Record:
         away = np.clip(mixture.away / unit, -20, 20)
         self.squares[k] = fade * self.squares[k] + np.outer(away, away) / 2**k
         self.products[k] = fade * self.products[k] + away * error / 2**k
-        square = (y - mixture.opinions[-1].location) ** 2
+        square = (y - mixture.mean - mixture.away[-1]) ** 2
         if self.count[k] >= 8 and self.square[k] > 0:
             square = min(square, 100 * self.square[k])
         pace = max(1 / (self.count[k] + 1), 0.001 / 2**k)

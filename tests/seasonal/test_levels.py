@@ -88,10 +88,15 @@ def test_an_absurd_first_value_is_as_good_as_none(precision: str) -> None:
 
 def test_counts_have_no_negative_bands() -> None:
     """Where no value was below 0, nor is a prediction, nor an end of its interval."""
-    ys = np.random.default_rng(2).poisson(0.7, (ROWS, 1)) + 0.0
-    got = run(ys, SMALL)[1]
-    assert np.all(got.low[1:] >= 0.0) and np.all(got.mean[1:] >= 0.0)
-    assert np.any(got.low[24:] == 0.0)
+    rng = np.random.default_rng(2)
+    hours = np.zeros((ROWS, 1))  # of rain: they rise one by one, then it is dry again
+    for t in range(1, ROWS):
+        goes_on = rng.random() < (0.8 if hours[t - 1] else 0.05)
+        hours[t] = goes_on * (hours[t - 1] + 1.0)
+    for ys in (rng.poisson(0.7, (ROWS, 1)) + 0.0, hours):
+        got = run(ys, SMALL)[1]
+        assert np.all(got.low[1:] >= 0.0) and np.all(got.mean[1:] >= 0.0)
+        assert np.any(got.low[24:] == 0.0)
 
 
 def test_noise_whose_square_is_no_number() -> None:

@@ -143,7 +143,8 @@ class Skill(eqx.Module):
 
         pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
         mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0))(pieces), 0)
-        away = jnp.where(experts.valid, location - mean[None], 0.0)[-SIMPLE:]
+        simple = jnp.clip(location[-SIMPLE:], *(v[None] for v in _range(walk, 1.0)))
+        away = jnp.where(experts.valid[-SIMPLE:], simple - mean[None], 0.0)
         pull = jax.tree.map(experts.pick, self.pull)
         pulled = mean + jnp.sum(pull.shares() * away, 0)
         wider = half * jnp.exp(experts.pick(self.cover))[None]

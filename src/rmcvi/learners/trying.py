@@ -3,8 +3,8 @@
 A stream is simulated from the model, whose states are therefore known. Every candidate filters it
 with the true parameters; a particle filter with many particles is the floor. The rule, also in
 docs/guides/choosing.md: of the candidates whose error is within 5 % of the smallest, the first in
-the order in which they learn best and cost least; a particle recursion if all Gaussian ones are
-more than a quarter above the floor.
+order: full covariances, independent coordinates, the tied family; a particle recursion if all
+Gaussian ones are more than a quarter above the floor.
 """
 
 import time
@@ -100,14 +100,9 @@ def candidates(model: AbstractModel, particles: int) -> list[Candidate]:
         return [last]
     full, diagonal = LinearGaussianFamily(), LinearGaussianFamily(diagonal=True)
     tied = RMCVI(particles, window=8, bptt=2, backward=CalibratedWeights())
-    single = model.dim_state == 1
     return [
+        Candidate(f"NaturalRMCVI, full, N = {particles}", NaturalRMCVI(particles), full),
         Candidate(f"NaturalRMCVI, diagonal, N = {particles}", NaturalRMCVI(particles), diagonal),
-        *(
-            []
-            if single
-            else [Candidate(f"NaturalRMCVI, full, N = {particles}", NaturalRMCVI(particles), full)]
-        ),
         Candidate(f"RMCVI, tied, N = {particles}", tied, full),
         last,
         Candidate("extended Kalman filter", ExtendedKalmanRecursion(), None, learns=False),
@@ -211,7 +206,7 @@ def choose(tried: list[Outcome], floor: float) -> tuple[Candidate, str]:
     note = "" if first.rmse == best else f", and the best, {best:.3f}, is within 5 %"
     return first.candidate, (
         f"its error is {first.rmse / floor:.2f} times the particle filter's{note}; it is the first "
-        "in the order in which candidates learn best and cost least."
+        "in the order of preference (docs/guides/choosing.md)."
     )
 
 

@@ -152,7 +152,9 @@ def test_files_of_learners_that_knew_no_em_are_read() -> None:
     state: Any = {"class": "LearnerState", "best": {"class": "Best"}}
     assert migrations.migrate(state, 2) == state | {
         "em": None,
+        "trial": None,
         "best": state["best"] | {"em": None},
     }
-    assert migrations.migrate({"model_ascent": None}, 2) == {"model_ascent": None, "em": None}
+    added = {"em": None, "trial": None}
+    assert migrations.migrate({"model_ascent": None}, 2) == {"model_ascent": None} | added
     assert migrations.migrate({"panel": None}, 2) == {"panel": None}

@@ -44,11 +44,13 @@ class LastValue:
         self.gap = min(self.gap + 1, 4096) if self.count else 1
 
     @property
-    def deviation(self) -> float:
-        if not self.count:
-            return 1.0
+    def finest(self) -> float:
         grain = self.quantum / 4 if self.quantum < np.inf else 0.0
-        return max(np.sqrt(self.variance), grain, 1e-7 * abs(self.last) + 1e-30)
+        return max(grain, 1e-7 * abs(self.last) + 1e-30)
+
+    @property
+    def deviation(self) -> float:
+        return max(np.sqrt(self.variance), self.finest) if self.count else 1.0
 
     def bounds(self, room: float) -> tuple[float, float]:
         """Where a prediction may lie."""
@@ -100,14 +102,16 @@ class Short:
 
     def __init__(self) -> None:
         self.w, self.P, self.v = np.zeros(5), 0.09 * np.eye(5), 1.0
-        self.before, self.season, self.level = [0.0, 0.0], np.nan, 0.0
+        self.before, self.season, self.level, self.scale = [0.0, 0.0], np.nan, 0.0, 0.0
         self.phi = np.zeros(5)
 
     def say(self, walk: LastValue, season: float) -> "Opinion | None":
         """The next value, unless too little is known or it is not the next."""
-        (y2, y3), last, s = self.before, walk.last, walk.deviation
+        (y2, y3), last, s = self.before, walk.last, max(self.scale, walk.finest)
+        self.unit = s
         rows = [last - y2, y2 - y3, season - last, season - self.season, self.level - last]
-        self.phi = np.nan_to_num(np.clip(np.array(rows) / s, -10, 10))
+        whole = np.nan_to_num(np.array(rows) / s)
+        self.phi, self.usual = np.clip(whole, -10, 10), np.abs(whole).max() <= 10
         self.mean = float(last + s * np.clip(self.w @ self.phi, -10, 10))
         self.lever = float(self.phi @ self.P @ self.phi)
         self.silent = walk.count < 3 or walk.gap >= 2
@@ -118,8 +122,9 @@ class Short:
         if np.isnan(y):
             self.season = season
             return
-        if not (self.silent or far or walk.repeats >= 24):
-            e = np.clip((y - self.mean) / walk.deviation, -10, 10)
+        e = (y - self.mean) / self.unit
+        near = self.usual and abs(e) <= 10
+        if near and not (self.silent or far or walk.repeats >= 24):
             weight = (NU + 1) / (NU + e**2 / (self.v + self.lever))
             g, total = self.P @ self.phi, 0.998 * self.v / weight + self.lever
             self.w = self.w + g * e / total
@@ -128,7 +133,12 @@ class Short:
             self.P = P * np.outer(c, c)
             pace = max(1 / (walk.count + 6), 0.01)
             self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 0.0025, 100)
-        self.level += max(1 / (walk.count + 1), 0.02) * (y - self.level)
+        most = 3 * self.scale if self.scale else np.inf
+        away = np.clip(y - self.level, -most, most)
+        pace = max(1 / (walk.count + 1), 0.02)
+        self.level += pace * away
+        change = min(abs(y - walk.last), most) if walk.count else 0.0
+        self.scale = self.scale + pace * (change - self.scale) if self.scale else change
         self.before = [walk.last, self.before[0]]
         if far and walk.confirmed(y):
             self.level, self.before = y, [y, y]
@@ -242,11 +252,12 @@ class Record:
         unit, fade = np.sqrt(self.square[k]) or np.inf, 1 - 0.002 / 2**k
         error = np.clip((y - mixture.mean) / unit, -20, 20)
         away = np.clip(mixture.away / unit, -20, 20)
-        self.squares[k] = fade * self.squares[k] + np.outer(away, away) / 2**k
-        self.products[k] = fade * self.products[k] + away * error / 2**k
+        if self.count[k] >= 24:
+            self.squares[k] = fade * self.squares[k] + np.outer(away, away) / 2**k
+            self.products[k] = fade * self.products[k] + away * error / 2**k
         square = (y - mixture.mean - mixture.away[-1]) ** 2
-        if self.count[k] >= 8 and self.square[k] > 0:
-            square = min(square, 100 * self.square[k])
+        if self.square[k] > 0:
+            square = min(square, 10 * self.square[k])
         pace = max(1 / (self.count[k] + 1), 0.001 / 2**k)
         self.square[k] += pace * (square - self.square[k])
         self.count[k] += 1

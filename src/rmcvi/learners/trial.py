@@ -21,7 +21,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
-from rmcvi.families import AbstractFamily
 from rmcvi.learners.best import back
 from rmcvi.learners.predict import next_states
 from rmcvi.monitors.health import Alarm
@@ -82,12 +81,10 @@ class Verdict(eqx.Module):
 
 
 class Trial(eqx.Module):
-    """The comparison; a learner without a family has none."""
+    """The comparison."""
 
-    def init(self, learner: Any, theta: PyTree, em: PyTree) -> TrialState | None:
+    def init(self, learner: Any, theta: PyTree, em: PyTree) -> TrialState:
         """At the start."""
-        if not isinstance(learner.family, AbstractFamily):
-            return None
         return TrialState.of(theta, em, learner.family.initial_carry(learner.model))
 
     def step(

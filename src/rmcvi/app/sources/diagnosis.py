@@ -190,7 +190,7 @@ class Diagnosis:
                 f" in line {found.line}, {found.z:.3g} times as far from the middle as is usual."
             )
         for name in self.counters:
-            yield f"{name}: rises, or starts anew at a lower value; if it is a counter, learn from its changes instead."
+            yield f"{name}: rises or starts anew; if a counter, learn from its changes instead."
         for name in self.directions:
             yield (
                 f"{name}: goes from 360 to 0; if it is a direction, learn from its sine and cosine"

@@ -122,10 +122,10 @@ def cells(settings: Settings) -> dict[str, Cell]:
 
         return cell
 
-    made: dict[str, Cell] = {f"{name}/{FLOOR}": floor(name) for name in settings["models"]}
+    made: dict[str, Cell] = {f"{name}_{FLOOR}": floor(name) for name in settings["models"]}
     for name in settings["models"]:
         count = len(trying.candidates(MODELS[name](), settings["particles"]))
-        made |= {f"{name}/{index}": run(name, index) for index in range(count)}
+        made |= {f"{name}_{index}": run(name, index) for index in range(count)}
     return made
 
 
@@ -143,11 +143,11 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     numbers: dict[str, Any] = {}
     tables, remarks = [], []
     for name in settings["models"]:
-        floor = np.asarray(found[f"{name}/{FLOOR}"]["rmse"])
+        floor = np.asarray(found[f"{name}_{FLOOR}"]["rmse"])
         offered = trying.candidates(MODELS[name](), settings["particles"])
         rows, tried, numbers[name] = [], [], {"floor": float(floor.mean())}
         for index, candidate in enumerate(offered):
-            cell = {k: np.asarray(v) for k, v in found[f"{name}/{index}"].items()}
+            cell = {k: np.asarray(v) for k, v in found[f"{name}_{index}"].items()}
             mean = {k: float(v.mean()) for k, v in cell.items()}
             mean["over_floor"] = float(np.mean(cell["rmse"] / floor))
             numbers[name][candidate.name] = mean

@@ -20,8 +20,10 @@ RELUCTANT, START = 20.0, (0.3, 0.0)
 """What the sums must outweigh, and where the shares start."""
 LOUDEST = 20.0
 """The largest error that counts, in those units."""
-SLOW, FEW, CLIP = 1e-3, 8.0, 100.0
-"""Least rate of the units; values after which a square counts for at most so many mean ones."""
+SLOW, CLIP = 1e-3, 10.0
+"""Least rate of the units; a square counts for at most so many mean ones."""
+FEW = 24.0
+"""Values before the shares move: nothing is doubted yet, and one absurd value would decide them."""
 
 
 class Pull(eqx.Module):
@@ -75,11 +77,12 @@ class Pull(eqx.Module):
         unit = jnp.sqrt(jnp.where(self.square > 0.0, self.square, jnp.inf))  # at first, nothing
         x = jnp.clip(away / unit[None], -LOUDEST, LOUDEST)
         e = jnp.clip(error / unit, -LOUDEST, LOUDEST)
+        pace = jnp.maximum(1.0 / (count + 1.0), SLOW * share)
+        share = jnp.where(count >= FEW, share, 0.0)
         keep = 1.0 - (1.0 - KEEP) * share
         new = (error - away[-1]) ** 2
-        usual = (count >= FEW) & (self.square > 0.0)  # of a column that was still, nothing is known
-        new = jnp.where(usual, jnp.minimum(new, CLIP * self.square), new)
-        pace = jnp.maximum(1.0 / (count + 1.0), SLOW * share)
+        # One absurd value among the first must not be the unit of the next thousand.
+        new = jnp.where(self.square > 0.0, jnp.minimum(new, CLIP * self.square), new)
         return Pull(
             keep[None, None] * self.squares + share[None, None] * x[:, None] * x[None],
             keep[None] * self.products + share[None] * x * e[None],

@@ -3,8 +3,8 @@
     y_t - l = s w' phi,    phi = (l - y'', y'' - y''', p_t - l, p_t - p_{t-1}, c - l) / s
 
 with l the last value, y'' and y''' those before it, p the profile of the season, c a running mean
-and s the scale of the column's changes. It has five coefficients, knows no other column and needs
-no units, so it is there from the fourth value on, and a new level costs it two rows.
+and s the mean size of the column's changes. It has five coefficients, knows no other column and
+needs no units, so it is there from the fourth value on, and a new level costs it two rows.
 """
 
 import equinox as eqx
@@ -24,7 +24,9 @@ has not followed yet."""
 NEED = 3.0
 """Values before it says anything."""
 BOUND = 10.0
-"""Inputs and errors lie within this many scales."""
+"""Inputs lie within this many scales, and so do errors that teach."""
+LEAP = 3.0
+"""A change counts for at most so many mean ones in the scale and the level, from the second on."""
 SLOW, SLOW_LEVEL = 0.01, 0.02
 """Least rates of the noise and of the level."""
 LEAST, LARGEST = 0.0025, 100.0
@@ -38,6 +40,8 @@ class Outlook(eqx.Module):
     law: LocationScale
     white: Float[Array, "dy k"]
     leverage: Float[Array, "dy"]
+    usual: Bool[Array, "dy"]
+    """Whether no input had to be bounded: one that is would outweigh all others together."""
 
 
 class ShortRegression(eqx.Module):
@@ -51,18 +55,24 @@ class ShortRegression(eqx.Module):
     season: Float[Array, "dy"]
     """The profile at the row before; NaN if there is none."""
     level: Float[Array, "dy"]
+    scale: Float[Array, "dy"]
+    """Mean size of a change; 0 before the first."""
 
     @classmethod
     def unknown(cls, size: int) -> "ShortRegression":
         """Nothing seen."""
         zeros = jnp.zeros(size)
         prior = Regression.prior(jnp.zeros((size, FEATURES)), jnp.full((size, FEATURES), PRIOR))
-        return cls(prior, jnp.ones(size), jnp.zeros((2, size)), zeros + jnp.nan, zeros)
+        return cls(prior, jnp.ones(size), jnp.zeros((2, size)), zeros + jnp.nan, zeros, zeros)
+
+    def unit(self, walk: RandomWalk) -> Float[Array, "dy"]:
+        """The scale s, no finer than the column's resolution."""
+        return jnp.maximum(self.scale, walk.finest)
 
     def predict(self, walk: RandomWalk, season: LocationScale) -> Outlook:
         """The next row; its deviation is NaN in columns of which nothing can be said."""
         profile = jnp.where(jnp.isfinite(season.deviation), season.location, jnp.nan)
-        last, scale = walk.last, walk.deviation
+        last, scale = walk.last, self.unit(walk)
         features = jnp.stack(
             [
                 last - self.before[0],
@@ -73,12 +83,14 @@ class ShortRegression(eqx.Module):
             ],
             1,
         )
-        phi = jnp.nan_to_num(jnp.clip(features / scale[:, None], -BOUND, BOUND))
+        whole = jnp.nan_to_num(features / scale[:, None])
+        phi = jnp.clip(whole, -BOUND, BOUND)
         white, leverage = jax.vmap(Regression.leverage)(self.rows, phi)
         change = jnp.clip(jnp.sum(self.rows.weights * phi, 1), -BOUND, BOUND)
         near = (walk.count >= NEED) & (walk.gap < 2.0)
         deviation = jnp.where(near, scale * jnp.sqrt(self.noise + leverage), jnp.nan)
-        return Outlook(LocationScale(last + scale * change, deviation), white, leverage)
+        law = LocationScale(last + scale * change, deviation)
+        return Outlook(law, white, leverage, jnp.all(whole == phi, 1))
 
     def learn(
         self,
@@ -102,8 +114,10 @@ class ShortRegression(eqx.Module):
             nu: degrees of Student's t.
         """
         seen, law = ~jnp.isnan(y), outlook.law
-        taught = teaches & jnp.isfinite(law.deviation)
-        error = jnp.clip((y - law.location) / walk.deviation, -BOUND, BOUND)
+        error = (y - law.location) / self.unit(walk)
+        # Of values this far out nothing is learned: among the first, none is doubted by others.
+        near = outlook.usual & (jnp.abs(error) <= BOUND)
+        taught = teaches & jnp.isfinite(law.deviation) & near
         error = jnp.where(taught, error, 0.0)
         weight = (nu + 1.0) / (nu + error**2 / (self.noise + outlook.leverage))
         rows = jax.vmap(Regression.learn, (0, 0, 0, 0, 0, None))(
@@ -117,10 +131,16 @@ class ShortRegression(eqx.Module):
         pace = jnp.where(taught, jnp.maximum(1.0 / (walk.count + 6.0), SLOW), 0.0)
         noise = jnp.clip(self.noise + pace * (weight * error**2 - self.noise), LEAST, LARGEST)
         pace = jnp.where(seen, jnp.maximum(1.0 / (walk.count + 1.0), SLOW_LEVEL), 0.0)
-        level = self.level + pace * (jnp.where(seen, y, self.level) - self.level)
+        most = jnp.where(self.scale > 0.0, LEAP * self.scale, jnp.inf)
+        away = jnp.where(seen, y, self.level) - self.level
+        level = self.level + pace * jnp.clip(away, -most, most)
+        change = jnp.where(
+            seen & (walk.count > 0.0), jnp.minimum(jnp.abs(y - walk.last), most), 0.0
+        )
+        scale = jnp.where(self.scale > 0.0, self.scale + pace * (change - self.scale), change)
         before = jnp.stack([walk.last, self.before[0]])
         before = jnp.where(seen[None], before, self.before)
         before = jnp.where(confirmed[None], y[None], before)
         profile = jnp.where(jnp.isfinite(season.deviation), season.location, jnp.nan)
         level = jnp.where(confirmed, y, level)
-        return ShortRegression(rows, noise, before, profile, level)
+        return ShortRegression(rows, noise, before, profile, level, scale)

@@ -78,11 +78,15 @@ class RandomWalk(eqx.Module):
         return eqx.tree_at(lambda w: w.gap, self, jnp.where(self.count > 0.0, gap, 1.0))
 
     @property
+    def finest(self) -> Float[Array, "dy"]:
+        """Least scale of a change: a quarter of the column's resolution."""
+        grain = jnp.where(jnp.isfinite(self.quantum), 0.25 * self.quantum, 0.0)
+        return jnp.maximum(grain, 1e-7 * jnp.abs(self.last) + TINY)
+
+    @property
     def deviation(self) -> Float[Array, "dy"]:
         """Scale of one row's change, no finer than the column's resolution; 1 before any value."""
-        grain = jnp.where(jnp.isfinite(self.quantum), 0.25 * self.quantum, 0.0)
-        least = jnp.maximum(grain, 1e-7 * jnp.abs(self.last) + TINY)
-        root = jnp.maximum(jnp.sqrt(self.variance), least)
+        root = jnp.maximum(jnp.sqrt(self.variance), self.finest)
         return jnp.where(self.count > 0.0, root, 1.0)
 
     @property

@@ -88,7 +88,7 @@ class Scaling:
 
     def log_jacobian(self, y: ArrayLike) -> float:
         """What to add to log p(z) for log p(y): minus the log scales of the observed columns."""
-        seen = ~np.isnan(self.transform(y))
+        seen = ~np.isnan(np.asarray(y, float) + self.mean + self.scale)
         return -float(np.log(self.scale, where=seen, out=np.zeros_like(self.scale)).sum())
 
     def freeze(self) -> "Scaling":

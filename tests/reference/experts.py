@@ -138,7 +138,8 @@ class Short:
         pace = max(1 / (walk.count + 1), 0.02)
         self.level += pace * away
         change = min(abs(y - walk.last), most) if walk.count else 0.0
-        self.scale = self.scale + pace * (change - self.scale) if self.scale else change
+        if change > 0:
+            self.scale = self.scale + pace * (change - self.scale) if self.scale else change
         self.before = [walk.last, self.before[0]]
         if far and walk.confirmed(y):
             self.level, self.before = y, [y, y]

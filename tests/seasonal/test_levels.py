@@ -102,6 +102,14 @@ def test_counts_have_no_negative_bands() -> None:
         assert np.any(got.low[24:] == 0.0)
 
 
+def test_a_stuck_column_keeps_its_scale() -> None:
+    """The short regression is as sure after a thousand equal values as it was before them."""
+    ys = seasonal(ROWS, 1)
+    before = run(ys, SMALL)[0].learned.short.scale
+    stuck = np.concatenate([ys, np.full((1000, 1), ys[-1, 0])])
+    np.testing.assert_array_equal(run(stuck, SMALL)[0].learned.short.scale, before)
+
+
 def test_noise_whose_square_is_no_number() -> None:
     """In single precision: nothing is lost, and the column is well again when it is gone."""
     ys, rng = seasonal(ROWS, 1), np.random.default_rng(1)

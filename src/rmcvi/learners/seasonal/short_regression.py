@@ -56,7 +56,7 @@ class ShortRegression(eqx.Module):
     """The profile at the row before; NaN if there is none."""
     level: Float[Array, "dy"]
     scale: Float[Array, "dy"]
-    """Mean size of a change; 0 before the first."""
+    """Mean size of a change, of those that are one; 0 before the first."""
 
     @classmethod
     def unknown(cls, size: int) -> "ShortRegression":
@@ -137,7 +137,9 @@ class ShortRegression(eqx.Module):
         change = jnp.where(
             seen & (walk.count > 0.0), jnp.minimum(jnp.abs(y - walk.last), most), 0.0
         )
-        scale = jnp.where(self.scale > 0.0, self.scale + pace * (change - self.scale), change)
+        # A column that stands still for long keeps its scale: it may move again.
+        moved = jnp.where(change > 0.0, self.scale + pace * (change - self.scale), self.scale)
+        scale = jnp.where(self.scale > 0.0, moved, change)
         before = jnp.stack([walk.last, self.before[0]])
         before = jnp.where(seen[None], before, self.before)
         before = jnp.where(confirmed[None], y[None], before)

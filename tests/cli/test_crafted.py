@@ -34,6 +34,7 @@ PLANS: list[tuple[tuple[str | int, ...], Any]] = [
 CHECKPOINTS: list[tuple[tuple[str | int, ...], Any]] = [
     (("extra", "bytes", "rejected.jsonl"), None),
     (("extra", "bytes", "estimates.jsonl"), -1),
+    (("extra", "checksums", "estimates.jsonl"), "a"),
     (("extra", "rows"), -5),
     (("extra", "scores", "rows"), [None]),
     (("extra", "scores", "alarms"), {"a": "b"}),

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -258,6 +259,7 @@ def test_verify(bad: Path, capsys: Any) -> None:
         ("estimates.jsonl", estimates[:-9], "bytes, expected the"),
         ("estimates.jsonl", estimates.replace(b"null", b" NaN", 1), "line 1: got NaN"),
         ("estimates.jsonl", estimates.replace(b'"row": 7,', b'"row": 8,'), "expected 7"),
+        ("estimates.jsonl", re.sub(rb": \d(\d*\.)", rb": 9\1", estimates, count=1), "was changed"),
         ("estimates.jsonl", None, "got 0 bytes"),
         ("run.json", kept["run.json"].replace(b'"level": 0.9', b'"level": NaN'), "got NaN"),
         ("summary.json", b"{", "summary.json: "),

@@ -269,6 +269,8 @@ class Reference:
             horizon = self.age + 1 + self.gap[i]
             if self.number == 0 or horizon == 1 or not self.known[i] or np.isnan(y[i]):
                 continue
+            if record.bin(horizon) == record.bin(walk.gap):  # the row itself has taught it
+                continue
             said = self.opinions(told, i, True, self.old[i], horizon)
             said.insert(-1, None)
             mixture = record.mix(said, self.scale[i], walk, horizon, self.level)

@@ -31,10 +31,13 @@ def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Ar
     def row(skill, given):
         location, deviation, y = given
         laws = LocationScale(location[:, None], deviation[:, None])
-        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), one)
-        mixed = skill.mixed(experts, one, walk, 6, quantile(0.95, 6))
-        new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
-        return new, (new, new.weights(experts)[:, 0], mixed.mean[0], mixed.away[:, 0])
+        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), jnp.zeros(1, int))
+        here = skill.at(experts)
+        mixed = here.mixed(experts, one, walk, 6, quantile(0.95, 6))
+        new = score(here, experts, y[None], one, walk, SETTINGS, LEVEL).skill
+        told = new.weights(experts)[:, 0], mixed.mean[0], mixed.away[:, 0]
+        skill = skill.put(new, experts.here)
+        return skill, (skill, *told)
 
     return jax.lax.scan(row, skill, (locations, deviations, ys))[1]
 
@@ -59,10 +62,11 @@ def test_an_expert_that_falls_silent_does_not_lead() -> None:
     """The best has nothing more to say: the others are weighed as if it had never been."""
     rng, one, walk = np.random.default_rng(3), jnp.ones(1), RandomWalk.unknown(1)
     laws = LocationScale(jnp.array([[0.0], [3.0], [jnp.nan]]), jnp.ones((3, 1)))
-    experts = Experts(laws, (False,) * 3, jnp.array([[True], [True], [False]]), one)
+    valid = jnp.array([[True], [True], [False]])
+    experts = Experts(laws, (False,) * 3, valid, jnp.zeros(1, int))
     skill = eqx.tree_at(
         lambda s: s.scores, Skill.unknown(3, 1), replace_fn=lambda v: v.at[:2].set(-12.0)
-    )
+    ).at(experts)
     learn = jax.jit(lambda s, y: score(s, experts, y[None], one, walk, SETTINGS, LEVEL).skill)
     for y in rng.standard_normal(300):
         skill = learn(skill, jnp.asarray(y))

@@ -59,7 +59,7 @@ def test_few_rows_cannot_become_many() -> None:
     rows = list(stream)
     assert len(rows) <= 2 * 260 + 1000 and stream.counts.filled == 899
     assert sum(row.dt for row in rows) == 200 + 900 * 60
-    assert "Gaps of time too long to be filled, one long step each: 59." in stream.counts.describe()
+    assert any("one long step each" in s and s.endswith(": 59.") for s in stream.counts.describe())
 
 
 def test_all_of_it_goes_on_from_any_row(tmp_path: Path) -> None:

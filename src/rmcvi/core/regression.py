@@ -58,8 +58,10 @@ class Regression(eqx.Module):
         rest = keep * noise
         total = rest + jnp.sum(white**2)
         moved = self.root @ white
-        root = self.root - jnp.outer(moved, white / (total + jnp.sqrt(total * rest)))
-        root = root / jnp.sqrt(keep)
-        length = jnp.sqrt(jnp.sum(root**2, 1))
-        root = root * jnp.minimum(1.0, most / jnp.maximum(length, 1e-30))[:, None]
+        share = 1.0 / (total + jnp.sqrt(total * rest))
+        # Squared lengths of the new rows, without making them first: a pass less over the matrix.
+        less = moved**2 * share * (2.0 - share * (total - rest))
+        square = jnp.maximum(jnp.sum(self.root**2, 1) - less, 0.0) / keep
+        held = jnp.minimum(1.0, most / jnp.sqrt(jnp.maximum(square, 1e-30))) / jnp.sqrt(keep)
+        root = (self.root - jnp.outer(moved, white * share)) * held[:, None]
         return Regression(self.weights + moved * (error / total), root)

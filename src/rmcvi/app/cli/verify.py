@@ -1,6 +1,7 @@
 """`rmcvi verify`: is a run directory whole?"""
 
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,17 @@ rmcvi verify air.run
 
 rmcvi verify air.run && rmcvi resume air.run
 """
+BLOCK = 1 << 20
+"""Bytes that are read at a time."""
 
 
 @app.command(epilog=EXAMPLES)
 def verify(directory: RunDirectory) -> int:
     """Check that a run directory is whole; nothing in it is changed.
 
-    Looks at run.json, both checkpoints, the lengths and every line of the files that grow, and at
-    the source as far as it was read. Says OK, or one sentence for each trouble; the exit status is
-    0 or 1.
+    Looks at run.json, both checkpoints, the lengths, checksums and every line of the files that
+    grow, and at the source as far as it was read. Says OK, or one sentence for each trouble; the
+    exit status is 0 or 1.
     """
     room, plan = Directory.open(directory)
     troubles = list(_troubles(room, plan))
@@ -69,7 +72,9 @@ def _troubles(room: Directory, plan: Plan) -> Iterator[str]:
     if newest is not None:
         for name in GROWING:
             schema = plan if name == ESTIMATES else None
-            yield from _lines(room.path / name, newest["bytes"].get(name, 0), schema)
+            length, checksum = newest["bytes"].get(name, 0), newest.get("checksums", {}).get(name)
+            troubles = [*_lines(room.path / name, length, schema)]
+            yield from troubles or _changed(room.path / name, length, checksum)
         yield from _source(plan, newest)
 
 
@@ -118,6 +123,18 @@ def _lines(path: Path, length: int, plan: Plan | None) -> Iterator[str]:
             except (RecursionError, ValueError) as error:
                 yield f"{path}, line {number}: {error}."
                 return
+
+
+def _changed(path: Path, length: int, checksum: int | None) -> Iterator[str]:
+    """The bytes that the checkpoint accounts for are those that were written."""
+    if checksum is None or not path.exists():
+        return
+    found = 0
+    with path.open("rb") as file:
+        while length and (block := file.read(min(length, BLOCK))):
+            found, length = zlib.crc32(block, found), length - len(block)
+    if found != checksum and not length:
+        yield f"{path}: was changed since it was written (its checksum is another)."
 
 
 def _check_row(line: dict[str, Any], row: int, expected: list[tuple[str, Field]]) -> None:

@@ -169,6 +169,8 @@ class Directory:
             or any(not isinstance(extra.get(name), kind) for name, kind in REMEMBERED.items())
             or any(type(n) is not int or n < 0 for n in (extra["rows"], *extra["bytes"].values()))
             or (extra["rows"] > 0 and ESTIMATES not in extra["bytes"])
+            or not isinstance(sums := extra.get("checksums", {}), dict)
+            or any(type(n) not in (int, type(None)) for n in sums.values())
         ):
             what = "holds no place in a run"
             raise CheckpointError(path, what, "It was not written by `rmcvi learn`.")

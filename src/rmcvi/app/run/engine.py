@@ -64,9 +64,11 @@ class Engine:
         self._headed = False
         self._files: dict[str, Appended] = {}
         if directory is not None:
-            lengths = kept.get("bytes", {})
+            lengths, checksums = kept.get("bytes", {}), kept.get("checksums", {})
             for name in GROWING:
-                self._files[name] = Appended(directory.path / name, lengths.get(name, 0))
+                length = lengths.get(name, 0)
+                checksum = checksums.get(name) if length else 0
+                self._files[name] = Appended(directory.path / name, length, checksum)
             for file in self._files.values():  # once all of them are as long as they should be
                 file.cut()
 
@@ -196,6 +198,7 @@ class Engine:
                 "rows": self.rows,
                 "source": source,
                 "bytes": {name: file.length for name, file in self._files.items()},
+                "checksums": {name: file.checksum for name, file in self._files.items()},
                 "counts": self._counts.to_json(),
                 "scores": self.scores.to_json(),
                 "rejected": self._accounted,

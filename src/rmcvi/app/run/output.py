@@ -1,6 +1,7 @@
 """Rows of output: JSON, CSV or a table for people, and where they go.
 
-A file is appended to by whole lines; its length in bytes is what a checkpoint remembers.
+A file is appended to by whole lines; its length in bytes and their checksum are what a checkpoint
+remembers.
 """
 
 import csv
@@ -9,6 +10,7 @@ import io
 import math
 import os
 import sys
+import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from json import dumps
@@ -155,9 +157,15 @@ def csv_line(cells: Sequence[object], delimiter: str = ",") -> str:
 class Appended:
     """A file that grows by whole lines, or (with an OSError) by part of one."""
 
-    def __init__(self, path: Path, length: int):
-        """Open a file that holds at least `length` bytes; `cut` it there before writing."""
-        self.path, self.length = path, length
+    def __init__(self, path: Path, length: int, checksum: int | None):
+        """Open a file that holds at least `length` bytes; `cut` it there before writing.
+
+        Args:
+            path: of the file.
+            length: as said.
+            checksum: CRC-32 of these bytes; None if it is not known.
+        """
+        self.path, self.length, self.checksum = path, length, checksum
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             self._file = os.open(path, flags, 0o666)
@@ -184,6 +192,8 @@ class Appended:
                 error.filename = str(self.path)
                 raise
             self.length += written
+            if self.checksum is not None:
+                self.checksum = zlib.crc32(data[:written], self.checksum)
             data = data[written:]
 
     def sync(self) -> None:

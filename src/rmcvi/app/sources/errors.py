@@ -75,7 +75,7 @@ class Counts:
     filled: int = 0
     """All-missing rows put into gaps of time."""
     leaps: int = 0
-    """Gaps of time that were too long to be filled."""
+    """Gaps of time that were not filled: too long, or of no whole number of steps."""
     held: int = 0
     """Missing inputs replaced by their last value."""
     fills: int = 0
@@ -108,7 +108,8 @@ class Counts:
         if self.filled:
             lines.append(f"{self.filled} missing rows were put into gaps of time.")
         if self.leaps:
-            lines.append(f"Gaps of time too long to be filled, one long step each: {self.leaps}.")
+            why = "too long, or no whole number of steps"
+            lines.append(f"Gaps of time that are one long step each ({why}): {self.leaps}.")
         if self.held:
             lines.append(f"{self.held} missing inputs were replaced by their last value.")
         if self.fills:

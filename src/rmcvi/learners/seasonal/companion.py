@@ -9,6 +9,7 @@ rows of C are set to 0, not left to rounding.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -77,4 +78,5 @@ class Companion(eqx.Module):
         unit = 1.0 / jnp.sqrt(jnp.maximum(jnp.diagonal(inner), 1e-12))
         ridge = RIDGE * jnp.finfo(inner.dtype).eps * jnp.eye(size)
         scaled = inner * unit[:, None] * unit[None] + ridge
-        return (jnp.linalg.solve(scaled, rows * unit[:, None]) * unit[:, None]).T, inner
+        factor = jax.scipy.linalg.cho_factor(scaled, lower=True)
+        return (jax.scipy.linalg.cho_solve(factor, rows * unit[:, None]) * unit[:, None]).T, inner

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.contract import Band, Prediction
@@ -50,42 +51,39 @@ class Experts(eqx.Module):
     laws: LocationScale
     asinh: tuple[bool, ...] = eqx.field(static=True)
     valid: Bool[Array, "e dy"]
-    horizon: Float[Array, "dy"]
-
-    @property
-    def bins(self) -> Int[Array, "dy"]:
-        """The bin of each column's horizon."""
-        bins = jnp.floor(jnp.log2(jnp.maximum(self.horizon, 1.0)) + 1e-4).astype(int)
-        return jnp.minimum(bins, BINS - 1)
+    bins: Int[Array, "dy"]
+    """The bin of each column's horizon."""
 
     @property
     def here(self) -> Bool[Array, "bins dy"]:
         """True at each column's bin. Few numbers are chosen faster by masks than by indices."""
         return jnp.arange(BINS)[:, None] == self.bins[None]
 
-    def pick(self, values: Float[Array, "*e bins dy"]) -> Float[Array, "*e dy"]:
-        """The values at each column's bin."""
-        here = jnp.broadcast_to(self.here, values.shape)
-        return jnp.sum(jnp.where(here, values, 0.0), -2)
-
     def transformed(
         self, change: Callable[..., Array], values: Float[Array, "*e dy"], scale: Float[Array, "dy"]
     ) -> Float[Array, "e dy"]:
         """Values, the same or each expert's own, with `change` for experts in asinh units."""
         rows = jnp.broadcast_to(values, self.valid.shape)
-        return jnp.stack([change(row, scale, a) for row, a in zip(rows, self.asinh, strict=True)])
+        asinh = jnp.broadcast_to(np.array(self.asinh)[:, None], rows.shape)
+        return change(rows, jnp.broadcast_to(scale, rows.shape), asinh)
+
+
+def bin_of(horizon: Float[Array, "dy"]) -> Int[Array, "dy"]:
+    """The bin of a horizon."""
+    bins = jnp.floor(jnp.log2(jnp.maximum(horizon, 1.0)) + 1e-4).astype(int)
+    return jnp.minimum(bins, BINS - 1)
 
 
 class Skill(eqx.Module):
-    """How well the experts have done, by horizon and column."""
+    """How well the experts have done, by horizon and column, or `at` one horizon a column."""
 
-    scores: Float[Array, "e bins dy"]
+    scores: Float[Array, "e *bins dy"]
     """Discounted log scores; the best has 0."""
-    width: Float[Array, "e bins dy"]
+    width: Float[Array, "e *bins dy"]
     """Logarithm of c."""
-    cover: Float[Array, "bins dy"]
+    cover: Float[Array, "*bins dy"]
     """Logarithm of the factor by which the interval is widened to cover its level."""
-    count: Float[Array, "bins dy"]
+    count: Float[Array, "*bins dy"]
     """Values behind them."""
     pull: Pull
 
@@ -96,36 +94,30 @@ class Skill(eqx.Module):
         nothing = jnp.zeros(shape)
         return cls(nothing, nothing, nothing[0], nothing[0], Pull.unknown(BINS, size))
 
+    def at(self, experts: Experts) -> "Skill":
+        """At the experts' horizons."""
+
+        def pick(values: Array) -> Array:
+            here = jnp.broadcast_to(experts.here, values.shape)
+            return jnp.sum(jnp.where(here, values, 0.0), -2)
+
+        return jax.tree.map(pick, self)
+
+    def put(self, new: "Skill", taught: Bool[Array, "bins dy"]) -> "Skill":
+        """With what is `new` at one horizon a column, where it was `taught`."""
+
+        def put(old: Array, new: Array) -> Array:
+            return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)
+
+        return jax.tree.map(put, self, new)
+
     def weights(self, experts: Experts) -> Float[Array, "e dy"]:
-        """Weights w of the experts at their horizons."""
-        scores = experts.pick(self.scores)
-        return jax.nn.softmax(jnp.where(experts.valid, scores, -jnp.inf), 0)
+        """Weights w of the experts, at their horizons."""
+        return jax.nn.softmax(jnp.where(experts.valid, self.scores, -jnp.inf), 0)
 
     def deviation(self, experts: Experts) -> Float[Array, "e dy"]:
         """The deviations c dev; 1 where there is no such expert."""
-        wide = experts.laws.deviation * jnp.exp(experts.pick(self.width))
-        return jnp.where(experts.valid, wide, 1.0)
-
-    def errors(
-        self, experts: Experts, y: Float[Array, "dy"], scale: Float[Array, "dy"]
-    ) -> Float[Array, "e dy"]:
-        """Errors in deviations."""
-        error = (experts.transformed(to_asinh, y, scale) - experts.laws.location) / self.deviation(
-            experts
-        )
-        return jnp.where(experts.valid, jnp.clip(error, -1e4, 1e4), 0.0)
-
-    def log_densities(
-        self,
-        experts: Experts,
-        errors: Float[Array, "e dy"],
-        y: Float[Array, "dy"],
-        scale: Float[Array, "dy"],
-        nu: int,
-    ) -> Float[Array, "e dy"]:
-        """Each log p_j(y)."""
-        slopes = experts.transformed(log_slope, y, scale)
-        return log_density(errors, nu) - jnp.log(self.deviation(experts)) + slopes
+        return jnp.where(experts.valid, experts.laws.deviation * jnp.exp(self.width), 1.0)
 
     def mixed(
         self, experts: Experts, scale: Float[Array, "dy"], walk: RandomWalk, nu: int, half: float
@@ -133,24 +125,24 @@ class Skill(eqx.Module):
         """The distribution with an interval of `half` deviations, nothing far beyond the range."""
         weights, deviation = self.weights(experts), self.deviation(experts)
         location = jnp.where(experts.valid, experts.laws.location, 0.0)
+        nearby, beyond = _range(walk, 1.0), _range(walk, 10.0)
 
-        def at(node, room):
-            g = location + node * deviation
-            value = experts.transformed(from_asinh, g, scale)
-            low, high = _range(walk, room)
-            bounded = jnp.clip(value, low[None], high[None])
-            return jnp.sum(jnp.where(weights > 0.0, weights * bounded, 0.0), 0)
+        def at(nodes: Float[Array, "n dy"], bounds: tuple[Array, Array]) -> Float[Array, "n dy"]:
+            g = location[None] + nodes[:, None] * deviation[None]
+            value = jax.vmap(lambda g: experts.transformed(from_asinh, g, scale))(g)
+            bounded = jnp.clip(value, *(bound[None, None] for bound in bounds))
+            used = jnp.where((weights > 0.0)[None], bounded, 0.0)
+            return jnp.sum(weights[None] * used, 1)
 
-        pieces = jnp.asarray(nodes(NODES, nu), location.dtype)
-        mean = jnp.mean(jax.vmap(lambda node: at(node, 1.0))(pieces), 0)
-        simple = jnp.clip(location[-SIMPLE:], *(v[None] for v in _range(walk, 1.0)))
+        pieces = jnp.asarray(nodes(NODES, nu), location.dtype)[:, None]
+        mean = jnp.mean(at(jnp.broadcast_to(pieces, (NODES, len(scale))), nearby), 0)
+        wider = half * jnp.exp(self.cover)
+        low, high = at(jnp.stack([-wider, wider]), beyond)
+        simple = jnp.clip(location[-SIMPLE:], *(v[None] for v in nearby))
         away = jnp.where(experts.valid[-SIMPLE:], simple - mean[None], 0.0)
-        pull = jax.tree.map(experts.pick, self.pull)
-        pulled = mean + jnp.sum(pull.shares() * away, 0)
-        wider = half * jnp.exp(experts.pick(self.cover))[None]
-        low, high = at(-wider, 10.0), at(wider, 10.0)
+        pulled = mean + jnp.sum(self.pull.shares() * away, 0)
         band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))
-        return Mixed(band, weights, mean, away)
+        return Mixed(band, weights, deviation, mean, away)
 
     def learn(
         self,
@@ -162,7 +154,7 @@ class Skill(eqx.Module):
         nu: int,
         level: float,
     ) -> "Skill":
-        """After a row with these errors and log densities; where y is NaN nothing changes."""
+        """At the experts' horizons, after a row with these errors and log densities."""
         # A forecast has some 2^bin values in its bin, which are far from independent: for weights
         # they count as one. Widths and coverage, which average them, learn from more.
         share, pace = 2.0**-experts.bins, 2.0 ** (-0.5 * experts.bins)
@@ -170,32 +162,21 @@ class Skill(eqx.Module):
         logs = jnp.maximum(logs - best[None], -CAP)
         keep = 1.0 - (1.0 - KEEP) * share
         gain = share[None] * jnp.where(experts.valid, logs, 0.0)
-        scores = keep[None] * experts.pick(self.scores) + gain
+        scores = keep[None] * self.scores + gain
         # An expert that says nothing is not the best of them, whatever it once was.
         best = jnp.max(jnp.where(experts.valid, scores, -jnp.inf), 0)
-        scores = jnp.clip(scores - best[None], -GAP, 0.0)
-        count = experts.pick(self.count)
-        rate = pace * jnp.maximum(1.0 / (count + 6.0), SLOW_WIDTH)
+        rate = pace * jnp.maximum(1.0 / (self.count + 6.0), SLOW_WIDTH)
         ratio = errors**2
         surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
-        width = experts.pick(self.width) + 0.5 * rate[None] * jnp.where(
-            experts.valid, surprise, 0.0
-        )
+        width = self.width + 0.5 * rate[None] * jnp.where(experts.valid, surprise, 0.0)
         inside = (y >= mixed.band.low) & (y <= mixed.band.high)
-        cover = experts.pick(self.cover) + pace * SLOW_COVER * (level - inside)
-        pull = jax.tree.map(experts.pick, self.pull)
-        pull = pull.learn(y - mixed.mean, mixed.away, count, share)
-        taught = experts.here & ~jnp.isnan(y)[None]
-
-        def put(old: Array, new: Array) -> Array:
-            return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)
-
+        cover = self.cover + pace * SLOW_COVER * (level - inside)
         return Skill(
-            put(self.scores, scores),
-            put(self.width, jnp.clip(width, -WIDEST, WIDEST)),
-            put(self.cover, jnp.clip(cover, -COVER, COVER)),
-            put(self.count, count + 1.0),
-            jax.tree.map(put, self.pull, pull),
+            jnp.clip(scores - best[None], -GAP, 0.0),
+            jnp.clip(width, -WIDEST, WIDEST),
+            jnp.clip(cover, -COVER, COVER),
+            self.count + 1.0,
+            self.pull.learn(y - mixed.mean, mixed.away, self.count, share),
         )
 
     def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":
@@ -212,6 +193,8 @@ class Mixed(eqx.Module):
 
     band: Band
     weights: Float[Array, "e dy"]
+    deviation: Float[Array, "e dy"]
+    """Their deviations c dev."""
     mean: Float[Array, "dy"]
     """m, before it is pulled."""
     away: Float[Array, "2 dy"]
@@ -219,7 +202,7 @@ class Mixed(eqx.Module):
 
 
 class Scored(eqx.Module):
-    """A prediction, whether the value was far out, and the experts' skill after it."""
+    """A prediction, whether the value was far out, and the experts' skill at the row's horizon."""
 
     prediction: Prediction
     far: Bool[Array, "dy"]
@@ -235,16 +218,28 @@ def score(
     settings: Settings,
     level: float,
 ) -> Scored:
-    """Predict the row, and learn how the experts fared."""
+    """Predict the row, and learn how the experts fared.
+
+    Args:
+        skill: of the experts, at their horizons.
+        experts: what they say of the row.
+        y: the row.
+        scale: of asinh units.
+        walk: the last values.
+        settings: degrees of freedom, and the gate beyond which a value is far out.
+        level: probability of the interval.
+    """
     nu, seen = settings.degrees, ~jnp.isnan(y)
     filled = jnp.where(seen, y, walk.last)
     mixed = skill.mixed(experts, scale, walk, nu, quantile(0.5 * (1.0 + level), nu))
-    errors = skill.errors(experts, filled, scale)
-    logs = skill.log_densities(experts, errors, filled, scale, nu)
+    errors = experts.transformed(to_asinh, filled, scale) - experts.laws.location
+    errors = jnp.where(experts.valid, jnp.clip(errors / mixed.deviation, -1e4, 1e4), 0.0)
+    slopes = experts.transformed(log_slope, filled, scale)
+    logs = log_density(errors, nu) - jnp.log(mixed.deviation) + slopes
     density = jax.nn.logsumexp(jnp.where(experts.valid, logs, -jnp.inf), 0, mixed.weights)
     total = jnp.sum(jnp.where(seen, density, 0.0))
-    tails = [jnp.sum(mixed.weights * upper_tail(sign * errors, nu), 0) for sign in (1.0, -1.0)]
-    p_value = jnp.minimum(1.0, 2.0 * jnp.minimum(*tails))
+    tails = upper_tail(jnp.stack([errors, -errors]), nu)
+    p_value = jnp.minimum(1.0, 2.0 * jnp.min(jnp.sum(mixed.weights[None] * tails, 1), 0))
     far = seen & (p_value < 2.0 * upper_tail(jnp.asarray(settings.gate), nu))
     prediction = Prediction(
         mean=mixed.band.mean,

@@ -23,7 +23,7 @@ from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design, seasonal_lags
-from rmcvi.learners.seasonal.experts import Skill, score
+from rmcvi.learners.seasonal.experts import Experts, Scored, Skill, score
 from rmcvi.learners.seasonal.learn import Value, learn
 from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
 from rmcvi.learners.seasonal.predict import Row, predict
@@ -231,7 +231,6 @@ class SeasonalLearner(AbstractLearner):
         )(components, kind.mask)
         short = learned.short.predict(walk, season)
         experts = assemble(laws, season, short.law, last, self.transforms, walk.gap, known)
-        scored = score(learned.skill, experts, y, columns.scale, walk, settings, self.level)
         components, forecast = trial_forecast(
             components, columns, kind.mask, row, predicted.leverage, self.design
         )
@@ -239,8 +238,11 @@ class SeasonalLearner(AbstractLearner):
         last = LocationScale(trial.last, walk.deviation)
         silent = LocationScale(trial.last, jnp.full(self.dim_obs, jnp.nan))
         later = assemble(forecast, season, silent, last, self.transforms, trial.horizon, running)
-        unknown = jnp.where(running, y, jnp.nan)
-        skill = score(scored.skill, later, unknown, columns.scale, walk, settings, self.level).skill
+        # A row teaches a horizon once, by its own prediction rather than the forecast under way.
+        running = running & (later.bins != experts.bins)
+        scored, skill = self._score(
+            learned.skill, (experts, later), (y, jnp.where(running, y, jnp.nan)), columns, walk
+        )
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
         columns = columns.count(teaches, row.phase, self.design)
@@ -257,6 +259,26 @@ class SeasonalLearner(AbstractLearner):
         new = (walked, shorter, skill.trust_last(confirmed), trial)
         new = tree.where(latest, new, (walk, learned.short, learned.skill, learned.trial))
         return Learned(components, columns, *new), scored.prediction
+
+    def _score(
+        self,
+        skill: Skill,
+        both: tuple[Experts, Experts],
+        ys: tuple[Float[Array, "dy"], Float[Array, "dy"]],
+        columns: Columns,
+        walk: RandomWalk,
+    ) -> tuple[Scored, Skill]:
+        """What the first experts say of their row, and the skill of both after their rows."""
+        experts, y = jax.tree.map(lambda *v: jnp.stack(v), *both), jnp.stack(ys)
+        scored = jax.vmap(
+            lambda experts, y: score(
+                skill.at(experts), experts, y, columns.scale, walk, self.settings, self.level
+            )
+        )(experts, y)
+        taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
+        for i in (0, 1):
+            skill = skill.put(jax.tree.map(lambda v, i=i: v[i], scored.skill), taught[i])
+        return jax.tree.map(lambda v: v[0], scored), skill
 
     def _clock(
         self, state: SeasonalState, inputs: Inputs

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component, Path
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Experts
+from rmcvi.learners.seasonal.experts import Experts, bin_of
 from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.pull import SIMPLE
 from rmcvi.learners.seasonal.units import LocationScale
@@ -90,5 +90,5 @@ def assemble(
         laws=LocationScale(location, deviation),
         asinh=asinh,
         valid=sound & (usable[None] | always[:, None]),
-        horizon=horizon,
+        bins=bin_of(horizon),
     )

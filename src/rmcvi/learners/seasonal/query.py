@@ -56,9 +56,9 @@ def _band(
         laws=laws,
         asinh=learner.transforms,
         valid=state.learned.columns.known[None] != lastly[:, None],
-        horizon=jnp.ones(size),
+        bins=jnp.zeros(size, int),
     )
-    mixed = state.learned.skill.mixed(
+    mixed = state.learned.skill.at(experts).mixed(
         experts, state.learned.columns.scale, walk, learner.settings.degrees, half
     )
     return jax.tree.map(lambda modelled: jnp.where(jnp.isnan(y), modelled, y), mixed.band)

@@ -107,12 +107,13 @@ clean:
 	$(PIP) --no-build-isolation -e '.[app]'
 	@touch $@
 
-# pip would compile what it installs on one core, after it is done: half a minute.
+# pip would compile all that it installs, on one core. Of what is left out here little is imported.
+SELDOM := /(tests?|fontTools|numba|pip|polars|pygments|setuptools|sklearn|tensorflow_probability)/
 .venv/.dev: $(PINS) | .venv/bin/python
 	$(PIP) hatchling
 	$(PIP) --no-compile --no-build-isolation -e '.[dev]'
 	$(PIP) --no-compile --no-deps particles
-	$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' .venv/lib || true
 	@touch $@ .venv/.app
 
 .venv/.docs: $(PINS) | .venv/bin/python

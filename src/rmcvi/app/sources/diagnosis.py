@@ -110,7 +110,8 @@ class Diagnosis:
 
     def describe(self) -> list[str]:
         """What was found, in sentences."""
-        lines = [f"{self.source}: {self.rows} rows, {len(self.columns)} columns."]
+        few = len(self.columns)
+        lines = [f"{self.source}: {self.rows} rows, {few} column{'' if few == 1 else 's'}."]
         if self.first is not None and self.last is not None:
             lines.append(f"From {self._moment(self.first)} to {self._moment(self.last)}.")
         if self.period is not None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "See it at work on six weeks of simulated sensors.",
     "learn": "Learn from a file, a pipe or a growing log, row by row.",
     "resume": "Go on with a run where it stopped, however it did.",
+    "serve": "Learn from a broker, from HTTP or a growing file, with a page to watch.",
     "forecast": "Forecast the next rows.",
     "smooth": "Estimate the last rows again, given all up to now.",
     "report": "Write the report of a run again.",

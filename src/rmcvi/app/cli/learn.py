@@ -1,6 +1,7 @@
 """`rmcvi learn`: from a source to estimates, a checkpoint and a report."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -169,6 +170,8 @@ class Output:
     limit: int | None
     report: bool
     open_report: bool
+    begun: Callable[[Engine], None] = lambda engine: None
+    """Told the engine before its first row."""
 
 
 def carry_on(start: Start, progress: Progress, stopper: Stopper, output: Output) -> int:
@@ -185,6 +188,7 @@ def carry_on(start: Start, progress: Progress, stopper: Stopper, output: Output)
             if kept is not None:
                 kept.load(live)
             engine = Engine(plan, live, directory, extra, progress, output.form)
+            output.begun(engine)
             engine.run(start.stream, stopper, output.limit)
             progress.say(engine.warnings())
             progress.summary(engine.summary())

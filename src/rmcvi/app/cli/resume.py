@@ -79,7 +79,7 @@ def resume(
         raise Refusal(f"--continue: {directory} reads {plan.source}, expected standard input")
     room.lock()
     try:
-        kept = _kept(room)
+        kept = kept_in(room)
         extra = {} if kept is None else kept.extra
         after = Position.from_json(extra["source"]) if extra.get("source") else None
         source: Any = None
@@ -102,7 +102,7 @@ def resume(
         room.unlock()
 
 
-def _kept(room: Directory) -> Kept | None:
+def kept_in(room: Directory) -> Kept | None:
     """Where to go on; None in a run that was stopped before it wrote anything."""
     kept = room.newest()
     if kept is None and any(_filled(room.path / name) for name in GROWING):

@@ -250,14 +250,18 @@ class Opened:
 
     def last_lines(self, count: int) -> list[str]:
         """The last rows of the estimates that belong to the checkpoint."""
-        length = self.kept["bytes"][ESTIMATES]
-        block = 1 << 16
-        with open(self.directory.path / ESTIMATES, "rb") as file:
-            start, data = length, b""
-            while start and data.count(b"\n") <= count:
-                step = min(block, start)
-                start -= step
-                file.seek(start)
-                data = file.read(step) + data
-                block *= 2
-        return data.decode().splitlines()[-count:]
+        return last_lines(self.directory.path / ESTIMATES, self.kept["bytes"][ESTIMATES], count)
+
+
+def last_lines(path: Path, length: int, count: int) -> list[str]:
+    """The last lines of the first `length` bytes of a file."""
+    block = 1 << 16
+    with open(path, "rb") as file:
+        start, data = length, b""
+        while start and data.count(b"\n") <= count:
+            step = min(block, start)
+            start -= step
+            file.seek(start)
+            data = file.read(step) + data
+            block *= 2
+    return data.decode().splitlines()[-count:]

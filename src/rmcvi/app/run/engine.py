@@ -10,6 +10,7 @@ same program give the same bytes.
 
 import copy
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -62,6 +63,10 @@ class Engine:
         self._pending, self._cost = 0, 0.0
         self._taken: list[Observation] = []
         self._headed = False
+        self.before = self.rows
+        """Rows that earlier processes learned from."""
+        self.published: Callable[[str], None] = lambda text: None
+        """Told the lines of estimates, once they are written."""
         self._files: dict[str, Appended] = {}
         if directory is not None:
             lengths, checksums = kept.get("bytes", {}), kept.get("checksums", {})
@@ -143,7 +148,9 @@ class Engine:
         self._pending += len(taken)
         self.scores.add(y, estimates)
         if self._files:
-            self._files[ESTIMATES].write(self._lines.block(*block, y, estimates))
+            text = self._lines.block(*block, y, estimates)
+            self._files[ESTIMATES].write(text)
+            self.published(text)
             if self.rows % PARAMETERS_EVERY == 0:
                 self._write_parameters()
         self._position = taken[-1].position or self._position
@@ -207,6 +214,11 @@ class Engine:
         )
         self._saved = time.perf_counter()
         self._pending, self._cost = 0, self._saved - begun
+
+    @property
+    def clock(self) -> float | None:
+        """The time of the last row."""
+        return None if self._position is None else self._position.clock
 
     @property
     def seconds(self) -> float:

@@ -1,0 +1,156 @@
+"use strict";
+const MOST = 3600, AHEAD = 24, AGAIN = 30000;
+const byId = (id) => document.getElementById(id);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const make = (tag, text, kind) => {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  if (kind) element.className = kind;
+  return element;
+};
+const short = (v) => (v === null || v === undefined ? "–" : Number(v.toPrecision(4)).toString());
+let rows = [], about = { columns: [] }, ahead = null, charts = [], drawn = "", pending = false, pause = 500, asked = 0;
+
+const say = (text, bad) => { byId("state").textContent = text; byId("state").className = bad ? "bad" : ""; };
+const headers = () => {
+  const token = sessionStorage.getItem("token");
+  return token ? { authorization: `Bearer ${token}` } : {};
+};
+
+// A stream of events by fetch: unlike EventSource, it can send a token that is not in the address.
+async function listen() {
+  try {
+    const answer = await fetch("events", { headers: headers(), cache: "no-store" });
+    if (answer.status === 401) { byId("ask").hidden = false; say("A token is needed.", true); return; }
+    if (!answer.ok) throw new Error(answer.statusText);
+    byId("ask").hidden = true;
+    pause = 500;
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      text += value;
+      const parts = text.split("\n\n");
+      text = parts.pop();
+      parts.forEach(take);
+    }
+  } catch (error) { /* it comes back */ }
+  say("The connection is lost; trying again …", true);
+  setTimeout(listen, pause);
+  pause = Math.min(2 * pause, AGAIN);
+}
+
+function take(message) {
+  const event = /^event: (.*)$/m.exec(message), data = /^data: (.*)$/m.exec(message);
+  if (!event || !data) return;
+  const told = JSON.parse(data[1]);
+  if (event[1] === "all") rows = [];
+  if (told.rows) rows = rows.concat(told.rows).slice(-MOST);
+  if (told.about) about = told.about;
+  if (told.alarms) showAlarms(told.alarms);
+  else if (told.rows && told.rows.some((row) => row.alarms.length)) refreshAlarms();
+  if (!pending) { pending = true; requestAnimationFrame(show); }
+}
+
+const refreshAlarms = async () => {
+  const answer = await fetch("api/alarms", { headers: headers() });
+  if (answer.ok) showAlarms(await answer.json());
+};
+
+function showAlarms(alarms) {
+  byId("quiet").hidden = alarms.length > 0;
+  byId("alarms").replaceChildren(...alarms.map((alarm) => {
+    const item = make("li", alarm.sentence, alarm.note ? "seen" : "");
+    const when = alarm.time === null ? `row ${alarm.row}` : alarm.time;
+    item.append(make("small", `since ${when}, ${alarm.rows} rows${alarm.note ? `; seen: ${alarm.note.text || "without a note"}` : ""}`));
+    if (!alarm.note) {
+      const button = make("button", "Acknowledge");
+      button.onclick = async () => {
+        const note = prompt("A note for the others (or nothing):", "");
+        if (note === null) return;
+        const body = JSON.stringify({ sentence: alarm.sentence, note });
+        const answer = await fetch("api/notes", { method: "POST", headers: { "content-type": "application/json", ...headers() }, body });
+        if (!answer.ok) say((await answer.json()).error, true);
+      };
+      item.append(button);
+    }
+    return item;
+  }));
+}
+
+async function lookAhead() {
+  if (Date.now() - asked < 5000) return;
+  asked = Date.now();
+  const answer = await fetch(`api/forecast?horizon=${AHEAD}`, { headers: headers() });
+  ahead = answer.ok ? await answer.json() : null;
+  show();
+}
+
+const seconds = (time) => (typeof time === "string" ? Date.parse(`${time}Z`) / 1000 : time);
+
+function series(column, k) {
+  const timed = rows.length > 0 && rows.every((row) => row.time !== null);
+  const next = ahead && ahead.row === rows[rows.length - 1].row ? ahead : null;
+  const pick = (part) => rows.map((row) => row[`${column}.${part}`]);
+  const after = (part) => (next ? next[part].map((row) => row[k]) : []);
+  const none = (list) => list.map(() => null);
+  const x = rows.map((row) => (timed ? seconds(row.time) : row.row))
+    .concat(next ? next.time.map((time, i) => (timed ? seconds(time) : next.row + i + 1)) : []);
+  const past = ["low", "high", "mean", "value"].map((part) => pick(part).concat(none(after("mean"))));
+  const coming = ["low", "high", "mean"].map((part) => none(rows).concat(after(part)));
+  return { timed, data: [x, ...past, ...coming] };
+}
+
+function chart(column, k) {
+  const host = make("figure", undefined, "chart");
+  const unit = about.units && about.units[column];
+  host.append(make("figcaption", unit && !column.includes(unit) ? `${column} [${unit}]` : column));
+  const plot = make("div", undefined, "plot");
+  host.append(plot);
+  byId("charts").append(host);
+  const { timed, data } = series(column, k);
+  const line = (label, colour, width = 1.5) => ({ label, stroke: css(colour), width, points: { show: false } });
+  const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
+  const edge = (label) => ({ label, stroke: "transparent", points: { show: false } });
+  const drawing = new uPlot({
+    width: plot.clientWidth || 600, height: 190, legend: { show: false }, cursor: { y: false },
+    scales: { x: { time: timed } }, axes: [axis, { ...axis, size: 64 }],
+    series: [{}, edge("low"), edge("high"), line("expected", "--mean"), line("value", "--seen", 1),
+      edge("next low"), edge("next high"), line("next", "--next")],
+    bands: [{ series: [2, 1], fill: css("--band") }, { series: [6, 5], fill: css("--next-band") }],
+  }, data, plot);
+  return { drawing, plot };
+}
+
+function show() {
+  pending = false;
+  if (!rows.length) { say("Waiting for the first rows."); return; }
+  const last = rows[rows.length - 1];
+  const better = about.scores.rmse && about.scores.persistence_rmse ? `, error ${(100 * about.scores.rmse / about.scores.persistence_rmse).toFixed(0)} % of the last value's` : "";
+  say(`${about.rows} rows, the last ${last.time === null ? `is row ${last.row}` : `of ${last.time}`}${better}.`);
+  byId("scores").hidden = false;
+  byId("scores").tBodies[0].replaceChildren(...about.columns.map((name) => {
+    const of = (about.scores.columns || {})[name] || {}, value = last[`${name}.value`], row = make("tr");
+    const out = value !== null && (value < last[`${name}.low`] || value > last[`${name}.high`]);
+    row.className = out ? "far" : "";
+    const cells = [short(value), short(last[`${name}.mean`]), short(of.rmse), short(of.persistence_rmse),
+      of.coverage === null || of.coverage === undefined ? "–" : `${(100 * of.coverage).toFixed(0)} %`];
+    row.append(make("td", name), ...cells.map((cell) => make("td", cell, "n")));
+    return row;
+  }));
+  const shape = JSON.stringify(about.columns);
+  if (shape !== drawn) { byId("charts").replaceChildren(); charts = about.columns.map(chart); drawn = shape; }
+  else about.columns.forEach((column, k) => charts[k].drawing.setData(series(column, k).data));
+  document.documentElement.dataset.rows = String(last.row);
+  lookAhead();
+}
+
+addEventListener("resize", () => charts.forEach(({ drawing, plot }) => drawing.setSize({ width: plot.clientWidth, height: 190 })));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawn = ""; show(); });
+byId("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", new FormData(event.target).get("token"));
+  listen();
+});
+listen();

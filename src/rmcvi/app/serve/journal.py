@@ -1,0 +1,83 @@
+"""Rows that were pushed at us, as a file that grows: what is acknowledged is on disk.
+
+Whatever pushes rows (HTTP, MQTT, Redis, Kafka) has them written here, a JSON object a line, and is
+answered when they are on disk. The run follows this file as it would any other, so that all that
+holds for files (resuming to the byte, bad rows, gaps, seasons) holds for brokers. A line keeps the
+mark that its broker gave it: whoever starts again asks for what comes after the last one.
+"""
+
+import fcntl
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rmcvi.app.run.output import Appended
+from rmcvi.app.run.speech import Refusal
+
+JOURNAL = "rows.jsonl"
+MARK = "_mark"
+"""Field with the place in the broker; text, so that it is never learned."""
+ENDING = 1 << 20
+"""Bytes at the end of the journal in which the last mark is looked for."""
+
+
+class Journal:
+    """Appended to by many threads, followed by one."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / JOURNAL
+        self._locked = self.path.open("ab")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._locked.close()
+            raise Refusal(f"{folder}: another service takes rows here") from None
+        length = self.path.stat().st_size
+        self._file = Appended(self.path, _whole(self.path, length), None)
+        self._file.cut()
+        self._lock, self._more = threading.Lock(), threading.Event()
+        self.rows = 0
+        """Rows that came since the start."""
+
+    def add(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write rows down; they are on disk when this returns."""
+        text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        with self._lock:
+            self._file.write(text)
+            self._file.sync()
+            self.rows += len(rows)
+        self._more.set()
+
+    def wait(self, seconds: float) -> None:
+        """Until there is more, or so long."""
+        self._more.wait(seconds)
+        self._more.clear()
+
+    @property
+    def mark(self) -> str | None:
+        """The place in the broker after which to go on; None if nothing has come from one."""
+        with self.path.open("rb") as file:
+            file.seek(max(0, self._file.length - ENDING))
+            lines = file.read().splitlines()
+        for line in reversed(lines):
+            if f'"{MARK}"'.encode() in line:
+                return str(json.loads(line)[MARK])
+        return None
+
+    def close(self) -> None:
+        """Close the file, and let others in."""
+        self._file.close()
+        self._locked.close()
+
+
+def _whole(path: Path, length: int) -> int:
+    """The length without half a line at the end: it was never acknowledged."""
+    if not length:
+        return 0
+    with path.open("rb") as file:
+        begin = max(0, length - ENDING)
+        file.seek(begin)
+        return begin + file.read(length - begin).rfind(b"\n") + 1

@@ -1,0 +1,181 @@
+"""The service as people and machines meet it: real processes, real requests."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcvi.app.run.speech import Refusal
+from rmcvi.app.serve.hub import Hub
+from rmcvi.app.serve.inlets import Intake
+from rmcvi.app.serve.journal import Journal
+from rmcvi.app.serve.server import Service, tokens
+
+JSON = {"content_type": "application/json"}
+SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
+
+
+def ask(port: int, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and answer; JSON if it is."""
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    given = {k.replace("_", "-"): v for k, v in headers.items()}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, given)
+    try:
+        with urllib.request.urlopen(request, timeout=60.0) as answer:
+            status, text = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read()
+        error.close()
+    try:
+        return status, json.loads(text)
+    except ValueError:
+        return status, text.decode()
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Starts a service that has learned nothing yet; gives its port."""
+    closing: list[Callable[[], None]] = []
+
+    def start(**secrets: str) -> int:
+        for name, value in secrets.items():
+            monkeypatch.setenv(name, value)
+        intake = Intake(Journal(tmp_path / "run"))
+        made = Service(Hub(tmp_path / "run"), intake, None, ("127.0.0.1", 0))
+        closing.extend([made.close, intake.journal.close])
+        return made.port
+
+    yield start
+    for close in closing:
+        close()
+
+
+def test_before_the_first_row(service: Callable[..., int]) -> None:
+    port = service()
+    assert ask(port, "/healthz") == (200, {"ok": True, "rows": 0, "connected": True})
+    assert ask(port, "/api/latest") == (200, None)
+    assert ask(port, "/api/forecast")[0] == 409
+    assert ask(port, "/api/alarms") == (200, [])
+    status, page = ask(port, "/")
+    assert status == 200 and "<h1>run</h1>" in page and "http://" not in page.replace("w3.org", "")
+    status, script = ask(port, "/static/page.js")
+    assert status == 200 and "uPlot" in script and "Permission is hereby granted" in script
+    assert ask(port, "/static/../hub.py")[0] == 404
+    assert "rmcvi_rows 0.0" in ask(port, "/metrics")[1]
+    assert set(ask(port, "/openapi.json")[1]["paths"]) >= {"/rows", "/events", "/api/forecast"}
+
+
+def test_what_is_refused(service: Callable[..., int], tmp_path: Path) -> None:
+    """Each with a sentence, and nothing is written."""
+    port = service()
+    rows: list[tuple[Any, dict[str, str], int]] = [
+        (b"junk", {"content_type": "application/json"}, 400),
+        (b'{"a": 1}', {"content_type": "text/plain"}, 415),
+        (b'{"a": 1}', {}, 415),
+        (b" " * 2_000_000, {"content_type": "application/json"}, 413),
+    ]
+    for body, headers, status in rows:
+        found = ask(port, "/rows", body, **headers)
+        assert found[0] == status and found[1]["error"]
+    assert ask(port, "/", Host="evil.example")[0] == 400
+    assert ask(port, "/api/notes", {"sentence": "no such"}, **JSON)[0] == 404
+    assert (tmp_path / "run/rows.jsonl").read_bytes() == b""
+    assert ask(port, "/rows", b"a,b\n1,2\n", content_type="text/csv") == (202, {"rows": 1})
+    assert (tmp_path / "run/rows.jsonl").read_text() == '{"a": 1.0, "b": 2.0}\n'
+
+
+def test_tokens(service: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading and writing apart; only health and the empty page need none."""
+    port = service(RMCVI_TOKEN=SECRET, RMCVI_READ_TOKEN=OTHER)
+
+    def with_token(path: str, token: str, body: Any = None) -> int:
+        return ask(port, path, body, authorization=f"Bearer {token}", **JSON)[0]
+
+    assert ask(port, "/api/latest")[0] == 401
+    assert ask(port, f"/api/latest?token={SECRET}")[0] == 401
+    assert with_token("/api/latest", OTHER) == 200 == with_token("/metrics", SECRET)
+    assert with_token("/api/latest", "x" * 20) == 401
+    assert with_token("/rows", OTHER, {"a": 1}) == 401
+    assert with_token("/rows", SECRET, {"a": 1}) == 202
+    assert ask(port, "/healthz")[0] == 200 == ask(port, "/")[0]
+    monkeypatch.delenv("RMCVI_TOKEN")
+    with pytest.raises(Refusal, match="others can reach"):
+        tokens("0.0.0.0")
+    monkeypatch.setenv("RMCVI_TOKEN", "short")
+    with pytest.raises(Refusal, match="at least"):
+        tokens("127.0.0.1")
+
+
+def row(i: int) -> dict[str, Any]:
+    """Two columns with a day; every seventh value of one is missing, and at last it sticks."""
+    wave = math.sin(2 * math.pi * i / 24)
+    flow = None if i % 7 == 3 else 20 + 3 * wave + ((i * 7919) % 101) / 101
+    day, hour = divmod(i, 24)
+    level = 5.0 if i > 150 else 5 + ((i * 104729) % 97) / 97
+    return {"time": f"2026-01-{day + 1:02d}T{hour:02d}:00:00", "flow": flow, "level": level}
+
+
+class Running:
+    """`rmcvi serve http` as a process."""
+
+    def __init__(self, folder: Path):
+        command = [sys.executable, "-m", "rmcvi", "serve", "http", "--out", "run", "--port", "0"]
+        environment = os.environ | {"JAX_ENABLE_X64": "1"}
+        self.process = subprocess.Popen(
+            command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stderr is not None
+        found = re.search(r":(\d+)/", self.process.stderr.readline())
+        assert found is not None
+        self.port = int(found[1])
+
+    def wait_for(self, rows: int) -> None:
+        end = time.monotonic() + 240.0
+        while ask(self.port, "/healthz")[1]["rows"] < rows:
+            assert time.monotonic() < end and self.process.poll() is None, "waited in vain"
+            time.sleep(0.1)
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=60.0)
+        assert "Traceback" not in errors, errors
+        return self.process.returncode
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on_to_the_byte(tmp_path: Path) -> None:
+    """Rows by POST, a kill, the rest; the estimates are those of `rmcvi learn` on all rows."""
+    first = Running(tmp_path)
+    assert ask(first.port, "/rows", [row(i) for i in range(60)], **JSON) == (202, {"rows": 60})
+    first.wait_for(60)
+    assert ask(first.port, "/rows", [row(i) for i in range(60, 90)], **JSON)[0] == 202
+    first.end(signal.SIGKILL)
+    second = Running(tmp_path)
+    second.wait_for(90)
+    for i in range(90, 200, 10):
+        ask(second.port, "/rows", [row(j) for j in range(i, i + 10)], **JSON)
+    second.wait_for(200)
+    latest = ask(second.port, "/api/latest")[1]
+    assert latest["row"] == 200 and latest["time"] == "2026-01-09T07:00:00"
+    ahead = ask(second.port, "/api/forecast?horizon=3")[1]
+    assert ahead["time"][0] == "2026-01-09T08:00:00" and len(ahead["mean"]) == 3
+    (alarm,) = [a for a in ask(second.port, "/api/alarms")[1] if "level" in a["sentence"]][:1]
+    note = {"sentence": alarm["sentence"], "note": "being looked at"}
+    assert ask(second.port, "/api/notes", note, **JSON)[0] == 200
+    assert ask(second.port, "/api/alarms")[1][0]["note"]["text"] == "being looked at"
+    assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    learn = [sys.executable, "-m", "rmcvi", "learn", "run/rows.jsonl", "--out", "whole", "--quiet"]
+    subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)
+    whole, found = (tmp_path / name / "estimates.jsonl" for name in ("whole", "run"))
+    assert found.read_bytes() == whole.read_bytes()

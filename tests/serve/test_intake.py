@@ -35,11 +35,11 @@ def test_what_is_taken(payload: bytes, is_csv: bool, rows: list[Any] | None) -> 
     assert rows_of(payload, is_csv) == (csv if rows is None else rows)
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [b"", b"\xff", b"junk", b"[]", b"{}", b'{"a": [1]}', b'{"a": 1e999}', b"[" * 10**5, b"null"]
-    + [b" " * (MOST_BYTES + 1), json.dumps({str(i): i for i in range(5000)}).encode()],
-)
+JUNK = [b"", b"\xff", b"junk", b"[]", b"{}", b'{"a": [1]}', b'{"a": 1e999}', b"[" * 10**5, b"null"]
+WIDE = json.dumps({str(i): i for i in range(5000)}).encode()
+
+
+@pytest.mark.parametrize("payload", [*JUNK, WIDE, b" " * (MOST_BYTES + 1)], ids=range(11))
 def test_what_is_refused(payload: bytes) -> None:
     with pytest.raises(Unreadable):
         rows_of(payload)
@@ -183,7 +183,7 @@ def test_kafka_comes_once(tmp_path: Path) -> None:
     """On the library's own mock cluster, which lives in the producer."""
     kafka = pytest.importorskip("confluent_kafka")
     producer = kafka.Producer({"test.mock.num.brokers": 1, "bootstrap.servers": ""})
-    servers = list(producer.list_topics("readings", timeout=10.0).brokers.values())[0]
+    servers = next(iter(producer.list_topics("readings", timeout=10.0).brokers.values()))
     address = f"kafka://{servers.host}:{servers.port}/readings"
     for begin, end in ((0, 30), (30, 50)):
         for n in range(begin, end):

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,6 +175,12 @@ def test_killed_it_goes_on_to_the_byte(tmp_path: Path) -> None:
     note = {"sentence": alarm["sentence"], "note": "being looked at"}
     assert ask(second.port, "/api/notes", note, **JSON)[0] == 200
     assert ask(second.port, "/api/alarms")[1][0]["note"]["text"] == "being looked at"
+    if (program := shutil.which("chromium")) is not None:
+        page = [f"http://127.0.0.1:{second.port}/", "--headless", "--no-sandbox", "--disable-gpu"]
+        page += ["--dump-dom", "--virtual-time-budget=10000", f"--user-data-dir={tmp_path / 'c'}"]
+        seen = subprocess.run([program, *page], capture_output=True, text=True, timeout=120.0)
+        assert 'data-rows="200"' in seen.stdout and "being looked at" in seen.stdout
+        assert seen.stdout.count("<canvas") == 2
     assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
     learn = [sys.executable, "-m", "rmcvi", "learn", "run/rows.jsonl", "--out", "whole", "--quiet"]
     subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)

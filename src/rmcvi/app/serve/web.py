@@ -45,7 +45,7 @@ BEAT = 15.0
 TYPES = {"application/json": False, "application/x-ndjson": False, "text/csv": True}
 """Kinds of rows that are taken by POST, and whether each is CSV."""
 SILENT = 120.0
-"""Seconds without a row learned, while there are some to learn from, after which we are not well."""
+"""Seconds after which we are not well if rows wait and none is learned from."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 

@@ -87,12 +87,13 @@ async function lookAhead() {
   show();
 }
 
+const named = (column, part) => (part === "value" ? column : `${column}.${part}`);
 const seconds = (time) => (typeof time === "string" ? Date.parse(`${time}Z`) / 1000 : time);
 
 function series(column, k) {
   const timed = rows.length > 0 && rows.every((row) => row.time !== null);
   const next = ahead && ahead.row === rows[rows.length - 1].row ? ahead : null;
-  const pick = (part) => rows.map((row) => row[`${column}.${part}`]);
+  const pick = (part) => rows.map((row) => row[named(column, part)]);
   const after = (part) => (next ? next[part].map((row) => row[k]) : []);
   const none = (list) => list.map(() => null);
   const x = rows.map((row) => (timed ? seconds(row.time) : row.row))
@@ -115,6 +116,7 @@ function chart(column, k) {
   const edge = (label) => ({ label, stroke: "transparent", points: { show: false } });
   const drawing = new uPlot({
     width: plot.clientWidth || 600, height: 190, legend: { show: false }, cursor: { y: false },
+    tzDate: (moment) => uPlot.tzDate(new Date(1000 * moment), "UTC"),
     scales: { x: { time: timed } }, axes: [axis, { ...axis, size: 64 }],
     series: [{}, edge("low"), edge("high"), line("expected", "--mean"), line("value", "--seen", 1),
       edge("next low"), edge("next high"), line("next", "--next")],
@@ -131,7 +133,7 @@ function show() {
   say(`${about.rows} rows, the last ${last.time === null ? `is row ${last.row}` : `of ${last.time}`}${better}.`);
   byId("scores").hidden = false;
   byId("scores").tBodies[0].replaceChildren(...about.columns.map((name) => {
-    const of = (about.scores.columns || {})[name] || {}, value = last[`${name}.value`], row = make("tr");
+    const of = (about.scores.columns || {})[name] || {}, value = last[name], row = make("tr");
     const out = value !== null && (value < last[`${name}.low`] || value > last[`${name}.high`]);
     row.className = out ? "far" : "";
     const cells = [short(value), short(last[`${name}.mean`]), short(of.rmse), short(of.persistence_rmse),

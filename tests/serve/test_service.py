@@ -154,15 +154,32 @@ class Running:
         return self.process.returncode
 
 
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
+    """Starts the service; none outlives the test."""
+    made: list[Running] = []
+
+    def start() -> Running:
+        made.append(Running(tmp_path))
+        return made[-1]
+
+    yield start
+    for process in (each.process for each in made):
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.slow
-def test_killed_it_goes_on_to_the_byte(tmp_path: Path) -> None:
+def test_killed_it_goes_on_to_the_byte(
+    running: Callable[[], Running], tmp_path: Path, subtests: Any
+) -> None:
     """Rows by POST, a kill, the rest; the estimates are those of `rmcvi learn` on all rows."""
-    first = Running(tmp_path)
+    first = running()
     assert ask(first.port, "/rows", [row(i) for i in range(60)], **JSON) == (202, {"rows": 60})
     first.wait_for(60)
     assert ask(first.port, "/rows", [row(i) for i in range(60, 90)], **JSON)[0] == 202
     first.end(signal.SIGKILL)
-    second = Running(tmp_path)
+    second = running()
     second.wait_for(90)
     for i in range(90, 200, 10):
         ask(second.port, "/rows", [row(j) for j in range(i, i + 10)], **JSON)
@@ -174,15 +191,38 @@ def test_killed_it_goes_on_to_the_byte(tmp_path: Path) -> None:
     (alarm,) = [a for a in ask(second.port, "/api/alarms")[1] if "level" in a["sentence"]][:1]
     note = {"sentence": alarm["sentence"], "note": "being looked at"}
     assert ask(second.port, "/api/notes", note, **JSON)[0] == 200
-    assert ask(second.port, "/api/alarms")[1][0]["note"]["text"] == "being looked at"
-    if (program := shutil.which("chromium")) is not None:
-        page = [f"http://127.0.0.1:{second.port}/", "--headless", "--no-sandbox", "--disable-gpu"]
-        page += ["--dump-dom", "--virtual-time-budget=10000", f"--user-data-dir={tmp_path / 'c'}"]
-        seen = subprocess.run([program, *page], capture_output=True, text=True, timeout=120.0)
-        assert 'data-rows="200"' in seen.stdout and "being looked at" in seen.stdout
-        assert seen.stdout.count("<canvas") == 2
+    assert alarm["sentence"] in {
+        a["sentence"] for a in ask(second.port, "/api/alarms")[1] if a["note"]
+    }
+    with subtests.test("page"):
+        page = shown(second.port, tmp_path)
+        assert 'data-rows="200"' in page and "being looked at" in page
+        assert page.count("<canvas") == 2
     assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
     learn = [sys.executable, "-m", "rmcvi", "learn", "run/rows.jsonl", "--out", "whole", "--quiet"]
     subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)
     whole, found = (tmp_path / name / "estimates.jsonl" for name in ("whole", "run"))
     assert found.read_bytes() == whole.read_bytes()
+
+
+def shown(port: int, folder: Path) -> str:
+    """The page as a browser has made it, once it has rows."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("Debian's chromium is not installed")
+    words = [
+        f"http://127.0.0.1:{port}/",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+    ]
+    words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
+    page = ""
+    for _ in range(5):  # virtual time may be up before a busy machine has answered
+        page = subprocess.run(
+            [program, *words], capture_output=True, text=True, timeout=120.0
+        ).stdout
+        if "data-rows" in page:
+            break
+    return page

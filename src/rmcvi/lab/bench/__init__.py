@@ -4,6 +4,7 @@ from rmcvi.lab.bench.gradient_bench import gradient as gradient
 from rmcvi.lab.bench.gradient_bench import scaling as scaling
 from rmcvi.lab.bench.gradient_bench import weights as weights
 from rmcvi.lab.bench.limit_bench import limit as limit
+from rmcvi.lab.bench.live_bench import live as live
 from rmcvi.lab.bench.measure import Outcome as Outcome
 from rmcvi.lab.bench.measure import Target as Target
 from rmcvi.lab.bench.measure import pinned as pinned
@@ -21,5 +22,6 @@ WORKLOADS = {
     "rivals": rivals,
     "fleet": fleet,
     "pipeline": pipeline,
+    "live": live,
 }
 """By name, each a function of `quick`."""

@@ -1,5 +1,6 @@
 """The service as people and machines meet it: real processes, real requests."""
 
+import hmac
 import json
 import math
 import os
@@ -8,10 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from rmcvi.app.serve.hub import Hub
 from rmcvi.app.serve.inlets import Intake
 from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.server import Service, tokens
+from rmcvi.app.serve.webhook import SIGNATURE, Webhook
 
 JSON = {"content_type": "application/json"}
 SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
@@ -116,6 +120,47 @@ def test_tokens(service: Callable[..., int], monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("RMCVI_TOKEN", "short")
     with pytest.raises(Refusal, match="at least"):
         tokens("127.0.0.1")
+
+
+def test_a_webhook_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second attempt is taken; it is signed; an alarm is told once, old ones not at all."""
+    monkeypatch.setenv("RMCVI_WEBHOOK_SECRET", SECRET)
+    taken: list[tuple[bytes, str]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            taken.append((body, self.headers[SIGNATURE]))
+            self.send_response(500 if len(taken) == 1 else 204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            del format, args
+
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        webhook = Webhook(f"http://127.0.0.1:{server.server_port}/alarms", soonest=0.05)
+        hub = Hub(tmp_path)
+        hub.alarmed = webhook.tell
+        for number in (1, 2):
+            hub.publish(json.dumps({"row": number, "time": None, "alarms": ["a: stuck"]}) + "\n")
+        end = time.monotonic() + 30.0
+        while not webhook.sent:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        webhook.close()
+        server.shutdown()
+    assert len(taken) == 2 and taken[0] == taken[1]
+    body, signed = taken[1]
+    assert json.loads(body) == {
+        "run": tmp_path.name,
+        "sentence": "a: stuck",
+        "row": 1,
+        "time": None,
+    }
+    assert signed == hmac.new(SECRET.encode(), body, "sha256").hexdigest()
+    with pytest.raises(Refusal, match="--webhook"):
+        Webhook("file:///etc/passwd")
 
 
 def row(i: int) -> dict[str, Any]:

@@ -71,6 +71,9 @@ def serve(
     on_bad_row: Annotated[
         str, typer.Option(help="skip the row, missing (skip what is bad in it), or error (stop).")
     ] = "skip",
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where to POST each new alarm, signed.")
+    ] = None,
     quiet: Quiet = False,
 ) -> int:
     """Learn from rows as they come, and show them: a page, an API and metrics on one port.
@@ -78,13 +81,15 @@ def serve(
     Rows that are pushed are written to rows.jsonl in the run directory before they are
     acknowledged, and learned from there: killed at any moment, the service goes on to the byte. It
     starts to learn with the third row. Tokens and passwords come from the environment
-    (RMCVI_TOKEN, RMCVI_READ_TOKEN, RMCVI_BROKER_PASSWORD, each with _FILE for a file).
+    (RMCVI_TOKEN, RMCVI_READ_TOKEN, RMCVI_BROKER_PASSWORD, each with _FILE for a file;
+    RMCVI_WEBHOOK_SECRET).
     """
     try:
         from rmcvi.app.serve.hub import HISTORY, Hub
         from rmcvi.app.serve.inlets import SCHEMES, Intake, inlet_of
         from rmcvi.app.serve.journal import Journal
         from rmcvi.app.serve.server import Service
+        from rmcvi.app.serve.webhook import Webhook
     except ImportError as error:
         raise Refusal(
             f"{error.name}: is not installed, expected pip install 'rmcvi[serve]'"
@@ -102,6 +107,8 @@ def serve(
         intake = Intake(journal, arrival)
         pace, place = replace(pace, sleep=journal.wait), str(journal.path)
     hub = Hub(out)
+    if webhook is not None:
+        hub.alarmed = Webhook(webhook).tell
     service = Service(hub, intake, inlet, (host, port))
     progress.say([f"Page: http://{host if ':' not in host else f'[{host}]'}:{service.port}/"])
     try:

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,15 @@ class Hub:
         self._notes = _read(folder / NOTES)
         self._listeners: dict[asyncio.Queue[str], asyncio.AbstractEventLoop] = {}
         self._lock = threading.RLock()
+        self.alarmed: Callable[[dict[str, Any]], None] = lambda alarm: None
+        """Told each alarm that is new."""
         self.engine: Engine | None
 
     def begin(self, engine: Engine, past: Sequence[str]) -> None:
         """The run is known, and the last rows that it has learned from."""
         self.engine = engine
         engine.published = self.publish
-        self._remember(past)
+        self._remember(past, new=False)
         self._tell("begin", "{}")
 
     def publish(self, text: str) -> None:
@@ -56,13 +58,17 @@ class Hub:
         self._remember(lines)
         self._tell("rows", f'{{"rows": [{", ".join(lines)}], "about": {to_json(self.about())}}}')
 
-    def _remember(self, lines: Sequence[str]) -> None:
+    def _remember(self, lines: Sequence[str], new: bool = True) -> None:
         with self._lock:
             self._history.extend(lines)
             for row in (json.loads(line) for line in lines if WORDS in line):
                 for sentence in row["alarms"]:
-                    new = {"sentence": sentence, "row": row["row"], "time": row["time"], "rows": 0}
-                    alarm = self.alarms.setdefault(sentence, new)
+                    if sentence not in self.alarms:
+                        first = {"sentence": sentence, "row": row["row"], "time": row["time"]}
+                        self.alarms[sentence] = first | {"rows": 0}
+                        if new:
+                            self.alarmed({"run": self.folder.name} | first)
+                    alarm = self.alarms[sentence]
                     alarm |= {"rows": alarm["rows"] + 1, "last": row["row"]}
 
     def about(self) -> dict[str, Any]:

@@ -58,15 +58,18 @@ class Lines:
         names = (csv_text(name) for name, _ in pairs(self.columns, range(states), self.schema))
         return csv_line(list(names)) if self.form == "csv" else ""
 
-    def block(self, row: int, times: Sequence[Any], y: np.ndarray, estimates: Estimates) -> str:
-        """One line for each row, the first of which has the number `row`.
+    def block(
+        self, row: int | Sequence[str], times: Sequence[Any], y: np.ndarray, estimates: Estimates
+    ) -> str:
+        """One line for each row.
 
         Args:
-            row: as said.
+            row: number of the first; or for each row what stands in the place of its number.
             times: of the rows.
             y: their values as they came.
             estimates: what was estimated at them.
         """
+        numbers = range(row, row + len(times)) if isinstance(row, int) else row
         cells = self._cells(y, estimates)
         finite, lines = np.isfinite(cells), []
         for i, time in enumerate(times):
@@ -74,7 +77,7 @@ class Lines:
             layout = self._layouts.get(key) or self._lay_out(key, estimates.state_mean.shape[1])
             line = cells[i, layout.used].tolist()
             for at, kind in zip(layout.texts, self._texts, strict=True):
-                line[at] = self._text(kind, row + i, time, estimates.alarms[i])
+                line[at] = self._text(kind, numbers[i], time, estimates.alarms[i])
             lines.append(layout.line % tuple(line))
         return "".join(lines)
 
@@ -92,7 +95,7 @@ class Lines:
                 parts.append(np.stack(of, 2).reshape(len(y), -1))
         return np.concatenate(parts, 1)
 
-    def _text(self, kind: str, row: int, time: Any, alarms: tuple[str, ...]) -> str:
+    def _text(self, kind: str, row: int | str, time: Any, alarms: tuple[str, ...]) -> str:
         """What is no number of nine digits: the row's number, its time, its alarms."""
         if kind == INTEGER:
             return str(row)

@@ -178,6 +178,15 @@ class Clock:
     _late: float = field(default=0.0, repr=False)
     _run: int = field(default=0, repr=False)
 
+    def kept(self) -> list[float | None]:
+        """All that changes from row to row, as plain numbers."""
+        return [self.last, self.allowance, self._late, self._run]
+
+    def restore(self, plain: Sequence[float | None]) -> None:
+        """What `kept` gave."""
+        self.last, (allowance, late, run) = plain[0], plain[1:]
+        self.allowance, self._late, self._run = int(allowance or 0), float(late or 0), int(run or 0)
+
     def order(self, time: float) -> str | None:
         """'repeated' or 'backward' if the time does not move on, 'set back' if it never will."""
         if self.last is None or time > self.last:

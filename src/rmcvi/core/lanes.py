@@ -84,7 +84,9 @@ def loop_from(
 def _spread(size: int, batched: Any, values: Any) -> Any:
     """All with an axis of lanes."""
 
-    def one(has: bool, value: Array) -> Array:
-        return value if has else jnp.broadcast_to(value, (size, *jnp.shape(value)))
-
-    return jax.tree.map(one, batched, values)
+    leaves, structure = jax.tree.flatten(values)
+    spread = [
+        value if has else jnp.broadcast_to(value, (size, *jnp.shape(value)))
+        for has, value in zip(jax.tree.leaves(batched), leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, spread)

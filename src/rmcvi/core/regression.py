@@ -13,6 +13,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+PIECE = 32
+"""Numbers that are summed at once: of longer sums the compiler makes windows, at twice the cost."""
+
 
 class Regression(eqx.Module):
     """The law N(weights, root root') of the coefficients."""
@@ -60,6 +63,7 @@ class Regression(eqx.Module):
         moved = self.root @ white
         root = self.root - jnp.outer(moved, white / (total + jnp.sqrt(total * rest)))
         root = root / jnp.sqrt(keep)
-        length = jnp.sqrt(jnp.sum(root**2, 1))
+        pieces = (jnp.sum(root[:, i : i + PIECE] ** 2, 1) for i in range(0, len(most), PIECE))
+        length = jnp.sqrt(sum(pieces, jnp.zeros_like(most)))
         root = root * jnp.minimum(1.0, most / jnp.maximum(length, 1e-30))[:, None]
         return Regression(self.weights + moved * (error / total), root)

@@ -79,7 +79,7 @@ def test_streams_are_those_of_single_runs(streams: Any, one_by_one: Any) -> None
         parts = (alone.mean, alone.low, alone.high, alone.filled, alone.failure)
         numbers = np.concatenate([*parts, alone.log_score[:, None]], 1)
         np.testing.assert_allclose(expected[key], numbers, rtol=1e-7, atol=1e-7)
-        ahead = live.forecast(5, np.zeros((5, 1)))
+        ahead = live.forecast(5, list(np.zeros((5, 1))))
         band = whole.forecast(key, 5, np.zeros((5, 1)))
         np.testing.assert_allclose(band.mean, ahead.mean, rtol=1e-7, atol=1e-7)
 

@@ -115,7 +115,7 @@ class Streams:
     ) -> None:
         """All rows of a block's streams: those of stream i are `order[first[i] + ..]`."""
         spare = self.block.lanes - len(streams)
-        states = np.stack([*map(self.state, streams), *[self.block.fresh] * spare])
+        states = np.stack([*map(self.state, streams.tolist()), *[self.block.fresh] * spare])
         first, left = (np.concatenate([v, np.zeros(spare, int)]) for v in (first, counts))
         while left.any():
             steps = np.arange(min(STEPS, left.max()))[:, None]
@@ -124,7 +124,7 @@ class Streams:
             did = steps < done
             told[at[did]] = numbers[did]
             first, left = first + done, left - done
-        for at, state in zip(streams, states, strict=False):
+        for at, state in zip(streams.tolist(), states, strict=False):
             self.state(at)[:] = state
 
     def open(self, key: str) -> tuple[PyTree, Tally]:

@@ -108,6 +108,7 @@ def work(
 ) -> None:
     """What a process does."""
     asked: list[int] = []
+    _keep_to_a_core(number)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's goes to all; who started us says
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     parent = os.getppid()
@@ -126,3 +127,10 @@ def work(
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
         pipe.send(str(error))
+
+
+def _keep_to_a_core(number: int) -> None:
+    """Before JAX is used: it makes as many threads as there are cores to run on."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})

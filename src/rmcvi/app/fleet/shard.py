@@ -64,7 +64,9 @@ class Shard:
         self._lock = _locked(directory / f".shard-{number}.lock")
         self._fleet = FleetPlan.read(directory)
         self.plan = self._fleet.plan.trusted(model)
+        compiling = _locked(directory / ".compiling.lock", 600.0)  # the others find it in the cache
         self.streams = Streams(self.plan.live().learner, self.plan.seed)
+        os.close(compiling)
         self._mine: dict[str, bool] = {}
         rules = Rules(self.plan.options["on_bad_row"])
         source = open_source(self.plan.place() if self.plan.source != "-" else "-")

@@ -79,6 +79,8 @@ class Shard:
         self._restore(extra or {}, kept)
         self._lines = Lines(self.plan.columns, "jsonl", self.plan.row_fields)
         self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
+        self._clean = True
+        """Whether the checkpoint holds all that was done."""
         if extra is None:
             self.save()
 
@@ -113,7 +115,8 @@ class Shard:
                 yield self._told()
                 self._save_if_due()
         finally:
-            self.save()
+            if not self._clean:
+                self.save()
         yield self._told(done=True)
 
     def _size(self) -> int:
@@ -139,6 +142,7 @@ class Shard:
             self._rejected.write(to_json(record) + "\n")
         self.rows += len(batch)
         self._pending += len(batch)
+        self._clean = self._clean and not len(batch) and self.position == batch.position
         self.position = batch.position
 
     def _estimated(self, results: Results) -> Estimates:
@@ -195,7 +199,7 @@ class Shard:
         self._store.save(extra, [] if everything else self._kept(changed), whole)
         self._reader.touched.clear()
         self._saved = time.perf_counter()
-        self._pending, self._cost = 0, self._saved - begun
+        self._pending, self._cost, self._clean = 0, self._saved - begun, True
 
     def _kept(self, keys: Any) -> list[Kept]:
         return [

@@ -180,7 +180,7 @@ class Clock:
 
     def kept(self) -> list[float | None]:
         """All that changes from row to row, as plain numbers."""
-        return [self.last, self.allowance, self._late, self._run]
+        return [self.last, float(self.allowance), self._late, float(self._run)]
 
     def restore(self, plain: Sequence[float | None]) -> None:
         """What `kept` gave."""

@@ -16,7 +16,7 @@ from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.run.speech import Refusal
-from rmcvi.app.sources import DataError, read
+from rmcvi.app.sources import DataError, keyed, read
 from tests.fleet._fleets import KEYS, MODEL, begin, finish, make_source, output
 
 
@@ -56,6 +56,16 @@ def test_every_stream_is_a_run_of_its_own(folder: Path) -> None:
         told = np.array([[line["flow.mean"], line["heat.high"]] for line in mine], float)
         expected = np.stack([found.mean[:, 0], found.high[:, 1]], 1)
         np.testing.assert_allclose(told, expected, rtol=1e-8)
+
+
+def test_blocks_and_records_are_read_alike(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain rows by the thousand, or all of them one by one: the same bytes."""
+    monkeypatch.setattr(keyed, "suits", lambda *_: False)
+    begin(folder / "plant.csv", tmp_path / "run", 1)
+    finish(tmp_path / "run", 1)
+    assert output(tmp_path / "run") == output(folder / "whole")
 
 
 @pytest.mark.usefixtures("small")
@@ -163,5 +173,5 @@ def test_questions_are_answered(folder: Path) -> None:
     assert stream.forecast([None] * 3, 0.9).shape == (3, 2, 3)
     with pytest.raises(Refusal, match=r"did you mean 'pump 0'"):
         opened.stream("pump0")
-    with pytest.raises(Refusal, match="expected fleet.json"):
+    with pytest.raises(Refusal, match=r"expected fleet\.json"):
         OpenedFleet(folder)

@@ -83,7 +83,6 @@ def loop_from(
 
 def _spread(size: int, batched: Any, values: Any) -> Any:
     """All with an axis of lanes."""
-
     leaves, structure = jax.tree.flatten(values)
     spread = [
         value if has else jnp.broadcast_to(value, (size, *jnp.shape(value)))

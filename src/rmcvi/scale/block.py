@@ -24,7 +24,7 @@ from rmcvi.monitors.health import Alarm
 
 STEPS = 16
 """Rows of a stream at a call: its state is read and written once for them."""
-CACHE, LEAST, MOST = 1 << 19, 4, 64
+CACHE, LEAST, MOST = 1 << 22, 4, 64
 """Bytes of states that stay close to a core, and bounds of the lanes of a block."""
 
 

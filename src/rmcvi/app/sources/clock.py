@@ -54,6 +54,13 @@ def whole_steps(ratio: float, jitter: float = _JITTER) -> int | None:
     return number if number >= 1 and close else None
 
 
+def whole_numbers(ratios: Vector, jitter: float = _JITTER) -> Vector:
+    """`whole_steps` of many; 0 where there is none."""
+    numbers = np.round(ratios)
+    close = np.abs(ratios - numbers) <= np.minimum(jitter * numbers, 0.25)
+    return np.where(close & (numbers >= 1.0), numbers, 0.0)
+
+
 @dataclass(frozen=True)
 class Step:
     """`size` seconds (or units of a plain number), or `months` months if that is not 0.
@@ -212,6 +219,14 @@ class Clock:
         self.allowance -= 1
         self.last = self.step.after(self.last)
         return self.last
+
+    def pass_over(self, time: float | None, count: int) -> None:
+        """Move on by so many rows, each a usual step after the one before, to the last one's time.
+
+        A row of unknown time leaves the time as it was, which is unknown, too.
+        """
+        self.allowance, self._run = min(self.allowance + count, self.limit), 0
+        self.last = self.last if time is None else time
 
     def tick(self, time: float | None) -> float:
         """Move on to a row and return its dt; an unknown time is one usual step later."""

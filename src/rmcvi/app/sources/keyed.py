@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from rmcvi.app.sources.clock import Clock, usual_step
+from rmcvi.app.sources.clock import Clock, usual_step, whole_numbers
 from rmcvi.app.sources.errors import DataError, place, unknown
-from rmcvi.app.sources.observation import Position
+from rmcvi.app.sources.formats import Part, format_named
+from rmcvi.app.sources.observation import Fingerprint, Position
+from rmcvi.app.sources.quick import Chunk, Plain, chunks, suits
 from rmcvi.app.sources.reader import Rules, Stream
 from rmcvi.app.sources.records import UNFINISHED, Record
 from rmcvi.app.sources.rows import RowParser
@@ -62,6 +64,14 @@ class OneStream:
     def head(self) -> Source:
         """The same as far as it is there."""
         return OneStream(self._source.head(), self._at, self._key)
+
+    def starts(self, schema: Schema, after: Position | None) -> Iterator[tuple[Part, int, int]]:
+        """It is read record by record."""
+        return iter(())
+
+    def mark(self, part: Part, schema: Schema, offset: int, line: int) -> Fingerprint | None:
+        """Nobody goes on in it."""
+        return None
 
     def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
         """Those of the key, up to `HEAD` records into the source."""
@@ -137,12 +147,31 @@ class KeyedStream(Stream):
             size: rows of a batch, asked at each; those that fill a gap come beside.
             until: where it ends, of places that batches had.
         """
-        parser, batch, place = RowParser(self.schema), Batch(), None
         end = None if until is None else (until.name, until.offset)
         if after is not None and end == (after.name, after.offset):
             yield Batch(position=after)
             return
-        room = size()
+        parser, last = RowParser(self.schema), Batch(position=after)
+        for part, offset, line in self.source.starts(self.schema, after):
+            if not suits(self.schema, part):
+                break
+            stop = until.offset if until is not None and until.name == part.name else None
+            for chunk in chunks(part, self.schema, offset, line, size, stop):
+                last = self._chunk(parser, chunk, offset)
+                offset = last.position.offset if last.position else offset
+                yield last
+            if stop is not None:
+                return
+        else:
+            if last.position is not after:
+                return
+        yield from self._records(parser, last.position, size, end)
+
+    def _records(
+        self, parser: RowParser, after: Position | None, size: Callable[[], int], end: Any
+    ) -> Iterator[Batch]:
+        """Record by record."""
+        batch, place, room = Batch(), None, size()
         for name, record in self.source.records(self.schema, after):
             self._take(parser, name, record, batch)
             if record.reason == UNFINISHED:
@@ -157,6 +186,77 @@ class KeyedStream(Stream):
                 break
         batch.position = after if place is None else self._here(*place)
         yield batch
+
+    def _chunk(self, parser: RowParser, chunk: Chunk, begin: int) -> Batch:
+        """Rows of a file at once, as far as they are plain; those before `begin` were read."""
+        batch, name, end, line = Batch(), chunk.part.name, chunk.end, chunk.line + chunk.lines
+        plain = chunk.plain(self.schema, self._key) if chunk.start == begin else None
+        if plain is not None:
+            self._plain(parser, chunk, plain, batch)
+        else:
+            form, end, line = format_named(self.schema.kind), max(begin, chunk.start), chunk.line
+            for record in form.records(chunk.part, self.schema, end, line):
+                if record.start >= chunk.end:
+                    break
+                self._take(parser, name, record, batch)
+                if record.reason != UNFINISHED:
+                    end, line = record.end, record.last
+        known = self.source.mark(chunk.part, self.schema, end, line)
+        batch.position = Position(name, line, end, fingerprint=known)
+        return batch
+
+    def _plain(self, parser: RowParser, chunk: Chunk, plain: Plain, batch: Batch) -> None:
+        """Streams whose times go on by usual steps together; the others row by row."""
+        numbers: dict[str, int] = {}
+        codes = np.fromiter((numbers.setdefault(k, len(numbers)) for k in plain.keys), int)
+        names = list(numbers)
+        mine = np.array([self._mine(key) for key in names])
+        rows = np.flatnonzero(mine[codes])
+        moments = None if plain.times is None else plain.times[rows]
+        usual, dt = self._usual(codes[rows], names, moments)
+        self.touched.update(names[i] for i in np.flatnonzero(mine))
+        odd, places = Batch(), []
+        for row in rows[~usual].tolist():
+            self._take(parser, chunk.part.name, chunk.record(row, self.schema), odd)
+            places += [row] * (len(odd) - len(places))
+        rows, dt = rows[usual], dt[usual]
+        self.counts.rows += len(rows)
+        order = np.argsort(np.concatenate([rows, np.array(places, int)]), kind="stable").tolist()
+        keys = [plain.keys[i] for i in rows] + odd.keys
+        times = [None] * len(rows) if plain.times is None else plain.times[rows].tolist()
+        y, u = [*plain.y[rows], *odd.y], [np.zeros(0)] * len(rows) + odd.u
+        steps, times = [*dt.tolist(), *odd.dt], [*times, *odd.times]
+        for i in order:
+            batch.add(keys[i], y[i], u[i], steps[i], times[i])
+
+    def _usual(
+        self, codes: np.ndarray, names: list[str], times: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows are of streams whose times all go on as usual, and the lengths of their steps.
+
+        The clocks of those streams are moved on.
+        """
+        order = np.argsort(codes, kind="stable")
+        streams, first, counts = np.unique(codes[order], return_index=True, return_counts=True)
+        clocks = [(self.clocks.get(names[i]) or self._begin(names[i]))[0] for i in streams]
+        fine, dt, step = np.ones(len(codes), bool), np.ones(len(codes)), self.schema.usual
+        if times is not None:
+            last = np.roll(times[order], 1)
+            last[first] = [np.nan if c.last is None else c.last for c in clocks]
+            new = np.isnan(last)
+            ratio = (times[order] - last) / (1.0 if step is None else step.size)
+            fine = new | (ratio > 0.0)
+            if step is not None and self.rules.gaps == "rows":
+                fine &= new | (whole_numbers(ratio) == 1.0)
+            elif step is not None and self.rules.gaps == "dt":
+                dt = np.where(new, 1.0, ratio)
+        good = np.logical_and.reduceat(fine, first) if len(first) else fine
+        for i in np.flatnonzero(good).tolist():
+            time = None if times is None else float(times[order[first[i] + counts[i] - 1]])
+            clocks[i].pass_over(time, int(counts[i]))
+        usual, steps = np.empty(len(codes), bool), np.empty(len(codes))
+        usual[order], steps[order] = np.repeat(good, counts), dt
+        return usual, steps
 
     def _here(self, name: str, record: Record) -> Position:
         return Position(name, record.last, record.end, fingerprint=self.source.trace.mark())

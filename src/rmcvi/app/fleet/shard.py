@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
-from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Kept, Store
-from rmcvi.app.run.output import Appended, Lines, moment
+from rmcvi.app.run.output import Appended, Lines, json_text, moment
 from rmcvi.app.run.plan import anchored
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
@@ -131,10 +130,11 @@ class Shard:
             results = self.streams.learn(batch.keys, y, u, lengths)
             numbers = self.streams.numbers(batch.keys)
             heads = [
-                f'{number}, "key": {dumps(key)}'
+                f'{number}, "key": {json_text(key)}'
                 for number, key in zip(numbers, batch.keys, strict=True)
             ]
-            times = [moment(time, self.plan.calendar) for time in batch.times]
+            texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
+            times = [texts[time] for time in batch.times]
             self._estimates.write(self._lines.block(heads, times, y, self._estimated(results)))
         while self._reader.rejected:
             record = self._reader.rejected.popleft().to_json()
@@ -186,7 +186,8 @@ class Shard:
         begun = time.perf_counter()
         for file in (self._estimates, self._rejected):
             file.sync()
-        place = None if self.position is None else anchored(self.position, self.plan).to_json()
+        place = self._reader.known_again(self.position)
+        place = None if place is None else anchored(place, self.plan).to_json()
         extra = {
             "rows": self.rows,
             "source": place,

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +102,9 @@ class Lines:
             return str(row)
         if self.form == "csv":
             return _quoted(csv_text("; ".join(alarms)) if kind == TEXTS else _csv_time(time))
-        return dumps(list(alarms) if kind == TEXTS else time)
+        if kind == TEXTS:
+            return dumps(list(alarms)) if alarms else "[]"
+        return json_text(time)
 
     def _lay_out(self, key: bytes, states: int) -> "_Layout":
         """The line of all rows whose numbers are finite in the same places."""
@@ -121,6 +124,12 @@ class Lines:
         if len(self._layouts) >= LAYOUTS:
             self._layouts.clear()
         return self._layouts.setdefault(key, _Layout(line, used, texts))
+
+
+@lru_cache(maxsize=1 << 14)
+def json_text(value: str | float | None) -> str:
+    """A key or a time in JSON; many rows have the same."""
+    return dumps(value)
 
 
 class _Layout(NamedTuple):

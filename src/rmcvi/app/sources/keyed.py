@@ -133,6 +133,7 @@ class KeyedStream(Stream):
         super().__init__(source, schema, rules)
         self._at, self._mine, self._first = schema.names.index(key), mine, first
         self._key = key
+        self._part: Part | None = None
         self.clocks: dict[str, tuple[Clock, np.ndarray]] = {}
         self.touched: set[str] = set()
         """Streams of which a record was read since this was last emptied."""
@@ -201,9 +202,15 @@ class KeyedStream(Stream):
                 self._take(parser, name, record, batch)
                 if record.reason != UNFINISHED:
                     end, line = record.end, record.last
-        known = self.source.mark(chunk.part, self.schema, end, line)
-        batch.position = Position(name, line, end, fingerprint=known)
+        batch.position, self._part = Position(name, line, end), chunk.part
         return batch
+
+    def known_again(self, position: Position | None) -> Position | None:
+        """The place of the last batch, with that by which the source will be known again."""
+        if position is None or position.fingerprint is not None or self._part is None:
+            return position
+        place = self._part, self.schema, position.offset, position.line
+        return replace(position, fingerprint=self.source.mark(*place))
 
     def _plain(self, parser: RowParser, chunk: Chunk, plain: Plain, batch: Batch) -> None:
         """Streams whose times go on by usual steps together; the others row by row."""

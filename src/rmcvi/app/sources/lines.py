@@ -67,7 +67,7 @@ def file_lines(path: Path, offset: int = 0, number: int = 0, grows: bool = False
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def line_before(path: Path, offset: int, size: int = 1 << 20) -> tuple[int, int]:
+def line_before(path: Path, offset: int, size: int = 1 << 16) -> tuple[int, int]:
     """Where the first line begins that is at most `size` bytes before an offset, and how many lines
     there are in between.
     """

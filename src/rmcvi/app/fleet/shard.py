@@ -52,6 +52,8 @@ class Told:
     left: int = 0
     """Bytes of the source that are still to be read, if they are known."""
     done: bool = False
+    process: int = 0
+    """Its number on its machine."""
 
 
 class Shard:
@@ -164,9 +166,8 @@ class Shard:
         return told
 
     def _told(self, done: bool = False) -> Told:
-        return Told(
-            self.number, self.rows, len(self.streams), self.streams.failing, self._left(), done
-        )
+        counts = self.rows, len(self.streams), self.streams.failing, self._left()
+        return Told(self.number, *counts, done, os.getpid())
 
     def _left(self) -> int:
         if self.plan.source == "-" or self.position is None:

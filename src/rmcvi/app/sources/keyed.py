@@ -191,7 +191,7 @@ class KeyedStream(Stream):
     def _chunk(self, parser: RowParser, chunk: Chunk, begin: int) -> Batch:
         """Rows of a file at once, as far as they are plain; those before `begin` were read."""
         batch, name, end, line = Batch(), chunk.part.name, chunk.end, chunk.line + chunk.lines
-        plain = chunk.plain(self.schema, self._key) if chunk.start == begin else None
+        plain = chunk.plain(self.schema, self._key) if chunk.start >= begin else None
         if plain is not None:
             self._plain(parser, chunk, plain, batch)
         else:

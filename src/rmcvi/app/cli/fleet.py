@@ -122,7 +122,7 @@ def learn(
     estimates-*.jsonl in the directory, one file per shard, each line with its key.
     """
     bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "error"
-    times = listed(time)
+    number, times = _number(shards, source), listed(time)
     found = read(
         source,
         columns=listed(columns) or None,
@@ -130,7 +130,6 @@ def learn(
         time=[] if times == ["none"] else times or None,
         on_bad_row=bad,
     )
-    number = _number(shards, source)
     plan = make_plan(
         source,
         first_stream(found, key),
@@ -145,11 +144,14 @@ def learn(
         limit=None,
         checkpoint_every=checkpoint_every,
     )
+    if plan.live().learner.units != "raw":
+        what = "needs standardised columns, which a fleet does not have yet"
+        raise Refusal(f"--model: {model} {what}; expected seasonal, or a learner for raw columns")
     _clear(out, force)
     chosen = FleetPlan(plan, key, number)
     chosen.write(out)
     if not quiet:
-        for sentence in (*plan.assumed, f"Streams: by {key!r}, in {number} shards."):
+        for sentence in (*plan.assumed, f"Streams: by {key!r}; shards: {number}."):
             say(printable(sentence))
     return _run(out, chosen, address, model, quiet)
 

@@ -113,7 +113,7 @@ class OpenedFleet:
         """The same for people."""
         plan, failing = self.fleet.plan, sum(row["failure"] > 0.5 for row in self.ranked())
         what = f"{self.directory}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
-        size = f"{self.rows} rows of {len(self.streams)} streams in {self.fleet.shards} shards"
+        size = f"{self.rows} rows of {len(self.streams)} streams, shards: {self.fleet.shards}"
         return [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
 
 

@@ -123,10 +123,13 @@ def work(
                 break
             pipe.send(vars(told))
         shard.close()
+    except BrokenPipeError:
+        sys.exit(1)
     except (Refusal, DataError, CheckpointError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            sys.exit(1)
         pipe.send(str(error))
+    except Exception as error:  # it would meet the same again
+        first = (str(error).strip() or "no message").splitlines()[0]
+        pipe.send(f"shard {number}: {type(error).__name__}: {first}")
 
 
 def _keep_to_a_core(number: int) -> None:

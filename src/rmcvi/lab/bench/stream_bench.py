@@ -17,8 +17,8 @@ import optax
 
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import InnovationFamily
-from rmcvi.lab.bench.shard_bench import ASKED, shard
 from rmcvi.lab.bench.measure import Outcome, Program, Target, Turn, take_turns
+from rmcvi.lab.bench.shard_bench import ASKED, shard
 from rmcvi.learners import OnlineEstimator, run, scan
 from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI

@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     try:
         cluster.add_node(num_cpus=1)
         begin(folder / "plant.csv", folder / "run", 2, every=40)
-        killed = False
+        killed, told = False, []
         for told in engines.run(folder / "run", 2, MODEL, address=cluster.address):
             first = told[0]
             if first.rows > 100 and not first.done and not killed:

@@ -6,6 +6,7 @@ rate is that of the rows after it.
 
 import tempfile
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +53,17 @@ def _write(path: Path, streams: int, length: int, columns: int) -> None:
     """Streams side by side, a few shapes of them over and over."""
     shapes = [rhythm(length, columns, seed) for seed in range(min(streams, 16))]
     with path.open("w") as file:
-        file.write(",".join(["t", "sensor", *(f"c{i}" for i in range(columns))]) + "\n")
+        file.write(",".join(["time", "sensor", *(f"c{i}" for i in range(columns))]) + "\n")
         for t in range(length):
             texts = [",".join(f"{v:.6g}" for v in shape[t]) for shape in shapes]
-            file.writelines(f"{t},s{i},{texts[i % len(texts)]}\n" for i in range(streams))
+            hour = (datetime(2026, 1, 1) + timedelta(hours=t)).isoformat()
+            file.writelines(f"{hour},s{i},{texts[i % len(texts)]}\n" for i in range(streams))
 
 
 def _run(out: Path, streams: int) -> dict[str, Any]:
     begun = time.perf_counter()
     one, first = Shard(out, 0), 0.0
-    busy, timed, costs = time.process_time(), 0, 0.0
+    busy, timed, costs, rows = time.process_time(), 0, 0.0, 0
     for told in one.run():
         first = first or time.perf_counter() - begun
         now = time.process_time()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pytest
 
 from rmcvi import Live
@@ -65,6 +66,21 @@ def test_blocks_and_records_are_read_alike(
     monkeypatch.setattr(keyed, "suits", lambda *_: False)
     begin(folder / "plant.csv", tmp_path / "run", 1)
     finish(tmp_path / "run", 1)
+    assert output(tmp_path / "run") == output(folder / "whole")
+
+
+@pytest.mark.usefixtures("small")
+def test_tables_are_read_alike(folder: Path, tmp_path: Path) -> None:
+    """A Parquet file with dates and numbers, by two shards, one of which stops and goes on."""
+    table = tmp_path / "plant.parquet"
+    polars.read_csv(folder / "plant.csv", try_parse_dates=True).write_parquet(table)
+    begin(table, tmp_path / "run", 2)
+    shard = Shard(tmp_path / "run", 1, MODEL)
+    for _ in zip(range(2), shard.run(), strict=False):
+        pass
+    shard.save()
+    shard.close()
+    finish(tmp_path / "run", 2)
     assert output(tmp_path / "run") == output(folder / "whole")
 
 

@@ -203,6 +203,11 @@ class Shard:
         self._saved = time.perf_counter()
         self._pending, self._cost, self._clean = 0, self._saved - begun, True
 
+    @property
+    def checkpoint_seconds(self) -> float:
+        """What the last checkpoint took."""
+        return self._cost
+
     def _kept(self, keys: Any) -> list[Kept]:
         return [
             Kept(key, self._reader.kept(key), self.streams.state(self.streams.place(key)))

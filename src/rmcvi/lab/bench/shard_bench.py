@@ -72,10 +72,7 @@ def _run(out: Path, streams: int) -> dict[str, Any]:
         elif not told.done:
             costs, timed = 0.0, max(told.rows, 1)
         rows, busy = told.rows, time.process_time()
-    begun = time.perf_counter()
-    one.save()
-    saved = time.perf_counter() - begun
-    size = one.streams.block.fresh.nbytes
+    saved, size = one.checkpoint_seconds, one.streams.block.fresh.nbytes
     one.close()
     begun = time.perf_counter()
     Shard(out, 0).close()

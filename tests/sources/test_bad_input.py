@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from rmcvi.app.sources import DataError, read
-from rmcvi.app.sources.reader import _open
+from rmcvi.app.sources.reader import open_source
 from rmcvi.app.sources.source import Pace
 
 GOOD = "t,a,b\n" + "".join(f"{i},{i}.5,{i * i}\n" for i in range(12))
@@ -79,7 +79,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 
 def _sentence_of_type(source: Any) -> str:
     with pytest.raises(DataError) as caught:
-        _open(source, False, Pace())
+        open_source(source, False, Pace())
     return str(caught.value)
 
 

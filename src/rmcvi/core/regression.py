@@ -13,6 +13,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+PIECE = 32
+"""Numbers that are summed at once: of longer sums the compiler makes windows, at twice the cost."""
+
 
 class Regression(eqx.Module):
     """The law N(weights, root root') of the coefficients."""
@@ -61,7 +64,8 @@ class Regression(eqx.Module):
         share = 1.0 / (total + jnp.sqrt(total * rest))
         # Squared lengths of the new rows, without making them first: a pass less over the matrix.
         less = moved**2 * share * (2.0 - share * (total - rest))
-        square = jnp.maximum(jnp.sum(self.root**2, 1) - less, 0.0) / keep
+        pieces = (jnp.sum(self.root[:, i : i + PIECE] ** 2, 1) for i in range(0, len(most), PIECE))
+        square = jnp.maximum(sum(pieces, jnp.zeros_like(most)) - less, 0.0) / keep
         held = jnp.minimum(1.0, most / jnp.sqrt(jnp.maximum(square, 1e-30))) / jnp.sqrt(keep)
         root = (self.root - jnp.outer(moved, white * share)) * held[:, None]
         return Regression(self.weights + moved * (error / total), root)

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from rmcvi.contract import AbstractLearner, Prediction
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.lanes import rarely
 from rmcvi.learners.monitors import Monitors, Values, watch
 from rmcvi.learners.predict import deviation
 from rmcvi.learners.soundness import Soundness, is_sound, strict_leaves
@@ -52,13 +53,8 @@ class Program:
     """A learner with its state and the monitors', moved on chunk by chunk."""
 
     def __init__(self, learner: AbstractLearner, state: PyTree, watch: "Watch"):
-        arrays, static = eqx.partition(learner, eqx.is_array)
-        self.arrays = jax.tree.leaves(arrays)
-        leaves, tree = jax.tree.flatten((state, watch))
-        self._size = len(jax.tree.leaves(state))
-        kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
-        self._fixed = _Fixed(static, jax.tree.structure(arrays), tree, kinds)
-        self._leaves, self._learner = _raw(leaves), learner
+        self._fixed, self.arrays, self._leaves = Fixed.of(learner, state, watch)
+        self._size, self._learner = len(jax.tree.leaves(state)), learner
         self._strict: np.ndarray | None = None
         width = 4 * learner.dim_obs + learner.dim_input + 1
         self._rows = np.zeros((CAPACITY, width))
@@ -88,7 +84,7 @@ class Program:
             again = jax.block_until_ready(self._run(self._leaves, count - 1, Alarm.NONE)[0])
             leaves = again[: self._size] + leaves[self._size :]
         self._leaves = leaves
-        return _unpack(np.asarray(results)[:count], self._learner.dim_obs)
+        return unpack(np.asarray(results)[:count], self._learner.dim_obs)
 
     def _run(self, leaves: tuple[Array, ...], count: int, stop: Alarm) -> Any:
         numbers = np.int32(count), np.int32(stop), self._strict
@@ -99,7 +95,7 @@ class Program:
         d, nothing = self._learner.dim_obs, np.zeros(self._rows.shape)
         nothing[0, : 4 * d], nothing[0, 4 * d :] = np.nan, 1.0
         begin = self._learner.init(jax.random.key(0)), Watch.fresh(d)
-        leaves = _raw(jax.tree.leaves(begin))
+        leaves = raw_leaves(jax.tree.leaves(begin))
         before, doubted = strict_leaves(leaves), np.zeros(len(leaves), bool)
         after, *_ = _advance(
             self._fixed, leaves, self.arrays, nothing, np.int32(1), np.int32(0), doubted
@@ -129,7 +125,8 @@ class Watch(eqx.Module):
         return jax.tree.unflatten(tree, [jnp.asarray(array) for array in arrays])
 
 
-def _unpack(results: np.ndarray, d: int) -> Rows:
+def unpack(results: np.ndarray, d: int) -> Rows:
+    """The columns of a program's results by name."""
     k = (results.shape[1] - 6 * d - 5) // 2
     widths = np.cumsum([d] * 6 + [k, k])
     *parts, numbers = np.split(results.astype(float), widths, axis=1)
@@ -141,7 +138,7 @@ def _unpack(results: np.ndarray, d: int) -> Rows:
     )
 
 
-class _Fixed:
+class Fixed:
     """Everything but arrays; learners of equal settings share their program."""
 
     def __init__(self, static: PyTree, arrays: Any, tree: Any, kinds: tuple[str | None, ...]):
@@ -150,11 +147,26 @@ class _Fixed:
         self._key = (tuple(leaves), structure, arrays, tree, kinds)
         self._hash = hash(self._key)
 
+    @classmethod
+    def of(
+        cls, learner: AbstractLearner, state: PyTree, watch: Watch
+    ) -> tuple["Fixed", list[Array], tuple[Array, ...]]:
+        """What is fixed, the learner's arrays, and those that change."""
+        arrays, static = eqx.partition(learner, eqx.is_array)
+        leaves, tree = jax.tree.flatten((state, watch))
+        kinds = tuple(str(jax.random.key_impl(v)) if _is_key(v) else None for v in leaves)
+        fixed = cls(static, jax.tree.structure(arrays), tree, kinds)
+        return fixed, jax.tree.leaves(arrays), raw_leaves(leaves)
+
+    def learner(self, arrays: list[Array]) -> AbstractLearner:
+        """The learner with its arrays."""
+        return eqx.combine(jax.tree.unflatten(self.arrays, arrays), self.static)
+
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, _Fixed) and self._key == other._key)
+        return self is other or (isinstance(other, Fixed) and self._key == other._key)
 
     def unflatten(self, leaves: Any) -> tuple[PyTree, Watch]:
         """The learner's state and what is remembered besides; keys travel as numbers."""
@@ -167,13 +179,14 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _raw(leaves: list[Array]) -> tuple[Array, ...]:
+def raw_leaves(leaves: list[Array]) -> tuple[Array, ...]:
+    """Arrays of numbers; keys travel as such."""
     return tuple(jax.random.key_data(v) if _is_key(v) else v for v in leaves)
 
 
 @partial(jax.jit, static_argnums=0)
 def _advance(
-    fixed: _Fixed,
+    fixed: Fixed,
     leaves: tuple[Array, ...],
     arrays: list[Array],
     rows: Float[Array, "capacity n"],
@@ -185,7 +198,7 @@ def _advance(
 
     Says how many, and whether the last of them was learned; the state is after it in any case.
     """
-    learner = eqx.combine(jax.tree.unflatten(fixed.arrays, arrays), fixed.static)
+    learner = fixed.learner(arrays)
     law = jax.eval_shape(lambda v: learner.filter(fixed.unflatten(v)[0]).mean, leaves)
     width = 6 * learner.dim_obs + 2 * law.size + 5
 
@@ -195,7 +208,7 @@ def _advance(
 
     def body(loop: Any) -> Any:
         i, _, _, leaves, out = loop
-        leaves, results, alarms, sound = _row(fixed, learner, leaves, rows[i], strict)
+        leaves, results, alarms, sound = learn_row(fixed, learner, leaves, rows[i], strict)
         return i + 1, alarms.astype(stop.dtype), sound, leaves, out.at[i].set(results)
 
     nothing = jnp.zeros_like(count), jnp.zeros_like(stop), jnp.array(True)
@@ -204,8 +217,8 @@ def _advance(
     return leaves, out, done, sound
 
 
-def _row(
-    fixed: _Fixed,
+def learn_row(
+    fixed: Fixed,
     learner: AbstractLearner,
     leaves: tuple[Array, ...],
     row: Float[Array, "n"],
@@ -221,7 +234,7 @@ def _row(
     change = before.monitors.sensors.change
     prediction, predicted = before.soundness.judge(made, values, change, learner.level)
     # What came before the row is sound: it was checked after the row before.
-    new, size = _raw(jax.tree.leaves(state)), len(jax.tree.leaves(state))
+    new, size = raw_leaves(jax.tree.leaves(state)), len(jax.tree.leaves(state))
     sound = is_sound(new, strict[:size])
     learned = sound & predicted
     kept = [jnp.where(learned, a, b) for a, b in zip(new, leaves[:size], strict=True)]
@@ -264,11 +277,12 @@ def _filled(
 ) -> Float[Array, "dy"]:
     """The row with its gaps filled, by its prediction if the learner knows nothing better."""
 
-    def fill() -> Array:
+    def fill(state: PyTree, y: Array, prediction: Prediction) -> Array:
         mean = learner.present(state).mean.astype(y.dtype)
         return jnp.where(jnp.isnan(mean), prediction.mean, mean)
 
-    return jax.lax.cond(jnp.any(jnp.isnan(y)), fill, lambda: y)
+    given = state, y, prediction
+    return rarely(jnp.any(jnp.isnan(y)), fill, lambda state, y, prediction: y, *given)
 
 
 def _number(value: Any) -> Float[Array, ""]:

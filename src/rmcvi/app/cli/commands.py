@@ -20,6 +20,7 @@ from rmcvi.version import __version__
 COMMANDS = {
     "demo": "See it at work on six weeks of simulated sensors.",
     "learn": "Learn from a file, a pipe or a growing log, row by row.",
+    "fleet": "Learn many streams of one source, told apart by a key.",
     "resume": "Go on with a run where it stopped, however it did.",
     "serve": "Learn from a broker, from HTTP or a growing file, with a page to watch.",
     "forecast": "Forecast the next rows.",
@@ -69,6 +70,11 @@ def _load(name: str) -> Any:
         what = f"got version {BROKEN}, which computes some matrix products wrongly"
         raise Refusal(f"jaxlib: {what}, expected another one")
     importlib.import_module(ABOVE.get(name, f"rmcvi.app.cli.{name}"))
+    for group in app.registered_groups:
+        if group.name == name:
+            return typer.main.get_group_from_info(
+                group, pretty_exceptions_short=True, rich_markup_mode="rich", suggest_commands=True
+            )
     known = {info.callback.__name__: info for info in app.registered_commands if info.callback}
     command = typer.main.get_command_from_info(
         known[name], pretty_exceptions_short=True, rich_markup_mode="rich"

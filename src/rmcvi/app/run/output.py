@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,15 +61,18 @@ class Lines:
         names = (csv_text(name) for name, _ in pairs(self.columns, range(states), self.schema))
         return csv_line(list(names)) if self.form == "csv" else ""
 
-    def block(self, row: int, times: Sequence[Any], y: np.ndarray, estimates: Estimates) -> str:
-        """One line for each row, the first of which has the number `row`.
+    def block(
+        self, row: int | Sequence[str], times: Sequence[Any], y: np.ndarray, estimates: Estimates
+    ) -> str:
+        """One line for each row.
 
         Args:
-            row: as said.
+            row: number of the first; or for each row what stands in the place of its number.
             times: of the rows.
             y: their values as they came.
             estimates: what was estimated at them.
         """
+        numbers = range(row, row + len(times)) if isinstance(row, int) else row
         cells = self._cells(y, estimates)
         finite, lines = np.isfinite(cells), []
         for i, time in enumerate(times):
@@ -76,7 +80,7 @@ class Lines:
             layout = self._layouts.get(key) or self._lay_out(key, estimates.state_mean.shape[1])
             line = cells[i, layout.used].tolist()
             for at, kind in zip(layout.texts, self._texts, strict=True):
-                line[at] = self._text(kind, row + i, time, estimates.alarms[i])
+                line[at] = self._text(kind, numbers[i], time, estimates.alarms[i])
             lines.append(layout.line % tuple(line))
         return "".join(lines)
 
@@ -94,13 +98,15 @@ class Lines:
                 parts.append(np.stack(of, 2).reshape(len(y), -1))
         return np.concatenate(parts, 1)
 
-    def _text(self, kind: str, row: int, time: Any, alarms: tuple[str, ...]) -> str:
+    def _text(self, kind: str, row: int | str, time: Any, alarms: tuple[str, ...]) -> str:
         """What is no number of nine digits: the row's number, its time, its alarms."""
         if kind == INTEGER:
             return str(row)
         if self.form == "csv":
             return _quoted(csv_text("; ".join(alarms)) if kind == TEXTS else _csv_time(time))
-        return dumps(list(alarms) if kind == TEXTS else time)
+        if kind == TEXTS:
+            return dumps(list(alarms)) if alarms else "[]"
+        return json_text(time)
 
     def _lay_out(self, key: bytes, states: int) -> "_Layout":
         """The line of all rows whose numbers are finite in the same places."""
@@ -120,6 +126,12 @@ class Lines:
         if len(self._layouts) >= LAYOUTS:
             self._layouts.clear()
         return self._layouts.setdefault(key, _Layout(line, used, texts))
+
+
+@lru_cache(maxsize=1 << 14)
+def json_text(value: str | float | None) -> str:
+    """A key or a time in JSON; many rows have the same."""
+    return dumps(value)
 
 
 class _Layout(NamedTuple):

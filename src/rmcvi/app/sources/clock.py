@@ -54,6 +54,13 @@ def whole_steps(ratio: float, jitter: float = _JITTER) -> int | None:
     return number if number >= 1 and close else None
 
 
+def whole_numbers(ratios: Vector, jitter: float = _JITTER) -> Vector:
+    """`whole_steps` of many; 0 where there is none."""
+    numbers = np.round(ratios)
+    close = np.abs(ratios - numbers) <= np.minimum(jitter * numbers, 0.25)
+    return np.where(close & (numbers >= 1.0), numbers, 0.0)
+
+
 @dataclass(frozen=True)
 class Step:
     """`size` seconds (or units of a plain number), or `months` months if that is not 0.
@@ -178,6 +185,15 @@ class Clock:
     _late: float = field(default=0.0, repr=False)
     _run: int = field(default=0, repr=False)
 
+    def kept(self) -> list[float | None]:
+        """All that changes from row to row, as plain numbers."""
+        return [self.last, float(self.allowance), self._late, float(self._run)]
+
+    def restore(self, plain: Sequence[float | None]) -> None:
+        """What `kept` gave."""
+        self.last, (allowance, late, run) = plain[0], plain[1:]
+        self.allowance, self._late, self._run = int(allowance or 0), float(late or 0), int(run or 0)
+
     def order(self, time: float) -> str | None:
         """'repeated' or 'backward' if the time does not move on, 'set back' if it never will."""
         if self.last is None or time > self.last:
@@ -203,6 +219,14 @@ class Clock:
         self.allowance -= 1
         self.last = self.step.after(self.last)
         return self.last
+
+    def pass_over(self, time: float | None, count: int) -> None:
+        """Move on by so many rows, each a usual step after the one before, to the last one's time.
+
+        A row of unknown time leaves the time as it was, which is unknown, too.
+        """
+        self.allowance, self._run = min(self.allowance + count, self.limit), 0
+        self.last = self.last if time is None else time
 
     def tick(self, time: float | None) -> float:
         """Move on to a row and return its dt; an unknown time is one usual step later."""

@@ -52,6 +52,7 @@ _WORDS = {
     "no_time": ("row without a readable time", "rows without a readable time"),
     "repeated": ("repeated time", "repeated times"),
     "backward": ("time before its predecessor", "times before their predecessor"),
+    "no_key": ("row without a key", "rows without a key"),
     "set_back": ("clock set back", "clocks set back"),
 }
 

@@ -74,6 +74,10 @@ class Format(Protocol):
         """The rows of a part after an offset, before which so many lines come."""
         ...
 
+    def frame(self, part: Part, schema: Schema, offset: int, count: int) -> Any:
+        """So many rows from an offset on as columns of polars; None for text, which has lines."""
+        ...
+
 
 @dataclass(frozen=True)
 class Text:
@@ -110,6 +114,10 @@ class Text:
             if offset:
                 records = self.cut(part.lines(offset, line), schema, part.grows)
         return shape.fit(records)
+
+    def frame(self, part: Part, schema: Schema, offset: int, count: int) -> Any:
+        """Its rows have no numbers to go to."""
+        return None
 
 
 def scan_parquet(polars: Any, path: Path) -> Any:
@@ -202,6 +210,17 @@ class Table:
         del line
         shape_of(self._names(part.path), schema, part.name)
         return self._rows(part.path, schema.names, offset)
+
+    def frame(self, part: Part, schema: Schema, offset: int, count: int) -> Any:
+        """So many rows from `offset` on as columns."""
+        polars = _polars(part.path, self.title)
+        try:
+            lazy = self.scan(polars, part.path).select(list(schema.names))
+            return lazy.slice(offset, count).collect()
+        except DataError:
+            raise
+        except Exception as error:
+            raise _damaged(part.path, self.title, error) from None
 
     def _names(self, path: Path) -> list[str]:
         return table_names(path, self.scan, self.title)

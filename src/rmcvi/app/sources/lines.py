@@ -67,6 +67,18 @@ def file_lines(path: Path, offset: int = 0, number: int = 0, grows: bool = False
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
+def line_before(path: Path, offset: int, size: int = 1 << 16) -> tuple[int, int]:
+    """Where the first line begins that is at most `size` bytes before an offset, and how many lines
+    there are in between.
+    """
+    with path.open("rb") as file:
+        file.seek(max(offset - size, 0))
+        if offset > size:
+            file.readline()
+        start = file.tell()
+        return start, file.read(offset - start).count(b"\n")
+
+
 def open_bytes(path: Path) -> io.BufferedIOBase:
     """The bytes of a file, uncompressed; lines that end in CR alone end in LF instead."""
     with open(path, "rb") as stream:

@@ -58,7 +58,7 @@ class Stream:
         self.rejected: deque[Rejected] = deque(maxlen=_REJECTED)
         if rules.gaps == "auto":
             rules = replace(rules, gaps="rows" if schema.regular else "dt")
-        self.rules, self._source, self._after = rules, source, after
+        self.rules, self.source, self._after = rules, source, after
 
     def __iter__(self) -> Iterator[Observation]:
         after, schema, limit = self._after, self.schema, self.rules.fill_limit
@@ -70,7 +70,7 @@ class Stream:
         if after and after.held:
             held = np.array(after.held, float)
         parser = RowParser(schema)
-        for name, record in self._source.records(schema, after):
+        for name, record in self.source.records(schema, after):
             row = self._admit(parser, name, record, clock)
             if row is None:
                 self._trace(record)
@@ -91,19 +91,19 @@ class Stream:
 
     def head(self, count: int) -> list[Observation]:
         """The first rows, as far as they are there by now; nothing is waited for or used up."""
-        source, rows = self._source.head(), []
+        source, rows = self.source.head(), []
         first = Stream(source, self.schema, replace(self.rules, on_bad_row="missing"))
         with contextlib.suppress(DataError):  # whoever reads on will meet it
             rows.extend(itertools.islice(first, count))
         return rows
 
     def _trace(self, record: Record) -> None:
-        trace = self._source.trace
+        trace = self.source.trace
         self.counts.renewed += record.start < trace.end
         trace.add(record)
 
     def _position(self, name: str, line: int, offset: int, clock: Clock, held: Vector) -> Position:
-        known = self._source.trace.mark()
+        known = self.source.trace.mark()
         state = clock.last, tuple(held.tolist()), known, clock.allowance
         return Position(name, line, offset, *state)
 
@@ -145,7 +145,7 @@ class Stream:
                 raise DataError(sentence)
             self.counts.note(kind, sentence)
         if row.faults:
-            self._reject(name, record, row)
+            self.reject(name, record, [sentence for _, sentence in row.faults])
         if row.late or (row.faults and self.rules.on_bad_row == "skip"):
             self.counts.skipped += 1
             self._check_late(least=100)
@@ -167,9 +167,10 @@ class Stream:
         cells = (record.cells or ())[: len(units)]
         return bool(units) and tuple(str(cell).strip() for cell in cells) == units
 
-    def _reject(self, name: str, record: Record, row: Row) -> None:
+    def reject(self, name: str, record: Record, sentences: Sequence[str]) -> None:
+        """Put a bad record aside, with what is said of it."""
         where = place(name, record.first)
-        reasons = [sentence.removeprefix(where).lstrip(":, ") for _, sentence in row.faults]
+        reasons = [sentence.removeprefix(where).lstrip(":, ") for sentence in sentences]
         text = record.text(self.schema.encoding)[:TEXT]
         self.rejected.append(Rejected(where, "; ".join(reasons), text))
 
@@ -222,7 +223,7 @@ def read(
     rules = Rules(on_bad_row, gaps, fill_limit)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
         raise DataError(f"delimiter: got {delimiter!r}, expected one character")
-    opened = _open(source, follow, pace or Pace())
+    opened = open_source(source, follow, pace)
     if schema is None:
         times = (time,) if isinstance(time, str) else None if time is None else tuple(time)
         chosen = None if columns is None else tuple(columns)
@@ -235,7 +236,9 @@ def sniff(source: str | PathLike[str] | Readable, **options: Any) -> Schema:
     return read(source, **options).schema
 
 
-def _open(source: Any, follow: bool, pace: Pace) -> Source:
+def open_source(source: Any, follow: bool = False, pace: Pace | None = None) -> Source:
+    """The source that a path, '-' or a file object stands for."""
+    pace = pace or Pace()
     if source == "-":
         return PipeSource(sys.stdin, "standard input", pace)
     if hasattr(source, "read"):

@@ -11,8 +11,15 @@ from typing import Any, Protocol, runtime_checkable
 from rmcvi.app.sources.errors import DataError
 from rmcvi.app.sources.follow import Pace, first_lines, follow_lines
 from rmcvi.app.sources.formats import ENDINGS, Part, format_named, format_of, sniff_text
-from rmcvi.app.sources.lines import MAX_SAMPLE, Line, PipeLines, can_grow, file_lines
-from rmcvi.app.sources.observation import Position
+from rmcvi.app.sources.lines import (
+    MAX_SAMPLE,
+    Line,
+    PipeLines,
+    can_grow,
+    file_lines,
+    line_before,
+)
+from rmcvi.app.sources.observation import Fingerprint, Position
 from rmcvi.app.sources.records import Record
 from rmcvi.app.sources.schema import Schema
 from rmcvi.app.sources.sniffer import SAMPLE, Wishes
@@ -20,6 +27,8 @@ from rmcvi.app.sources.trace import Changed, Trace, begins_alike
 from rmcvi.core.checks import nearest
 
 Named = tuple[str, Record]
+TABLE_ROWS = 2000
+"""Rows of a table before a place by which it is known again."""
 
 
 @runtime_checkable
@@ -36,6 +45,14 @@ class Source(Protocol):
 
     def head(self) -> "Source":
         """The same as far as it is there now, without waiting for more."""
+        ...
+
+    def starts(self, schema: Schema, after: Position | None) -> Iterator[tuple[Part, int, int]]:
+        """Files that can be read in blocks, with where to begin; none if there are none."""
+        ...
+
+    def mark(self, part: Part, schema: Schema, offset: int, line: int) -> Fingerprint | None:
+        """The fingerprint at a place in one of them."""
         ...
 
     def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
@@ -86,8 +103,8 @@ class FileSource:
                 if size > MAX_SAMPLE:
                     return
 
-    def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
-        """Rows with their cells in the schema's order, after the given place."""
+    def starts(self, schema: Schema, after: Position | None) -> Iterator[tuple[Part, int, int]]:
+        """The parts from a place on, each with the offset and the line at which it is read."""
         parts = self.parts
         if after is not None:
             names = [str(part) for part in parts]
@@ -101,8 +118,23 @@ class FileSource:
             offset, line = 0, 0
             if after is not None and after.name == str(part):
                 offset, line = self._known_again(part, schema, after)
-            for record in self._format.records(self._part(part, self.follow), schema, offset, line):
-                yield str(part), record
+            yield self._part(part, self.follow), offset, line
+
+    def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
+        """Rows with their cells in the schema's order, after the given place."""
+        for part, offset, line in self.starts(schema, after):
+            for record in self._format.records(part, schema, offset, line):
+                yield part.name, record
+
+    def mark(self, part: Part, schema: Schema, offset: int, line: int) -> Fingerprint | None:
+        """The fingerprint at a place before which so many lines come, from what is before it."""
+        trace, start, lines = self._new_trace(part.path), max(offset - TABLE_ROWS, 0), TABLE_ROWS
+        if self._format.is_text:
+            start, lines = line_before(part.path, offset)
+        records = self._format.records(part, schema, start, max(line - lines, 0))
+        for record in itertools.takewhile(lambda r: r.start < offset, records):
+            trace.add(record)
+        return trace.mark()
 
     def _new_trace(self, part: Path) -> Trace:
         before = itertools.takewhile(lambda other: other != part, self.parts)
@@ -185,6 +217,14 @@ class PipeSource:
         """The lines that were looked at, as a pipe of their own."""
         lines = self._lines.peek(0, 0.0)
         return PipeSource(io.BytesIO(b"".join(line.data for line in lines)), self.name, self._pace)
+
+    def starts(self, schema: Schema, after: Position | None) -> Iterator[tuple[Part, int, int]]:
+        """A pipe is read record by record."""
+        return iter(())
+
+    def mark(self, part: Part, schema: Schema, offset: int, line: int) -> Fingerprint | None:
+        """See `trace`."""
+        return self.trace.mark()
 
     def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
         """Rows after the first `after.offset` ones."""

@@ -18,6 +18,7 @@ import optax
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import InnovationFamily
 from rmcvi.lab.bench.measure import Outcome, Program, Target, Turn, take_turns
+from rmcvi.lab.bench.shard_bench import ASKED, shard
 from rmcvi.learners import OnlineEstimator, run, scan
 from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI
@@ -134,6 +135,14 @@ def fleet(quick: bool = False) -> Outcome:
     gain = rate[many] / rate[1]
     numbers[f"gain_{many}"] = gain
     targets = [Target(f"at least 5 times one stream's at {many}: {gain:.1f}", gain >= 5)]
+    if not quick:
+        for streams, length in ((1000, 160), (10_000, 48)):
+            numbers |= (found := shard(streams, length))
+            speed = found[f"shard_per_second_{streams}"]
+            what = {"streams": f"{streams} from file to file", "per_second": speed}
+            rows.append(dict.fromkeys(rows[0]) | what)
+        speed = numbers["shard_per_second_1000"]
+        targets.append(Target(f"{ASKED:.0f} rows a second of a shard: {speed:.0f}", speed >= ASKED))
     return Outcome("fleet", "Streams advanced together", numbers, rows, targets, quick)
 
 

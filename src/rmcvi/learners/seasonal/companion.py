@@ -19,6 +19,8 @@ LARGEST = 9.0
 """No variance above that of 3 standard units: an unstable F in a long gap."""
 RIDGE = 100.0
 """Roundings that are added to the diagonal before innovations are solved for."""
+FEW = 4
+"""Columns whose innovations are solved for by elimination: its program grows with their number."""
 FILLED = 4.0
 """A value that was not seen lies within this many standard deviations."""
 
@@ -65,6 +67,11 @@ class Companion(eqx.Module):
         less = jnp.where(exact[:, None] | exact[None], 0.0, symmetric(less))
         return Companion(jnp.concatenate([filled, mean[size:]]), less)
 
+    def unseen(self, size: int) -> "Companion":
+        """As `condition` without a value; nothing is solved."""
+        bounded = jnp.clip(self.mean[:size], -FILLED, FILLED)
+        return Companion(jnp.concatenate([bounded, self.mean[size:]]), symmetric(self.covariance))
+
     def gain(
         self, extra: Float[Array, "dy"], seen: Bool[Array, "dy"]
     ) -> tuple[Float[Array, "n dy"], Float[Array, "dy dy"]]:
@@ -78,5 +85,20 @@ class Companion(eqx.Module):
         unit = 1.0 / jnp.sqrt(jnp.maximum(jnp.diagonal(inner), 1e-12))
         ridge = RIDGE * jnp.finfo(inner.dtype).eps * jnp.eye(size)
         scaled = inner * unit[:, None] * unit[None] + ridge
-        factor = jax.scipy.linalg.cho_factor(scaled, lower=True)
-        return (jax.scipy.linalg.cho_solve(factor, rows * unit[:, None]) * unit[:, None]).T, inner
+        return (solved(scaled, rows * unit[:, None]) * unit[:, None]).T, inner
+
+
+def solved(matrix: Float[Array, "d d"], right: Float[Array, "d n"]) -> Float[Array, "d n"]:
+    """The solution of matrix x = right, for a positive definite matrix.
+
+    A small one by elimination in plain operations, which many streams share; solvers of the
+    library are called once for each of them.
+    """
+    size = matrix.shape[0]
+    if size > FEW:
+        return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), right)
+    both = jnp.concatenate([matrix, right], 1)
+    for j in range(size):
+        row = both[j] / both[j, j]
+        both = (both - both[:, j, None] * row[None]).at[j].set(row)
+    return both[:, size:]

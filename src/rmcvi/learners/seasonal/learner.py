@@ -8,7 +8,7 @@ the last value; then their units are known and they are learned from, in order, 
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from rmcvi.contract import AbstractLearner, Band, Prediction
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.lanes import loop_from
 from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
@@ -189,7 +190,10 @@ class SeasonalLearner(AbstractLearner):
         size = recent.y.shape[0]
         first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
 
-        def row(i: Int[Array, ""], carry: tuple[Learned, Prediction]) -> tuple[Learned, Prediction]:
+        def row(
+            i: Int[Array, ""], carry: tuple[Learned, Prediction], *given: Any
+        ) -> tuple[Learned, Prediction]:
+            recent, exogenous, dt, started = given
             latest = i == size - 1
             known = Row(
                 exogenous.standard(recent.u[i]), recent.phase[i], jnp.where(latest, dt, 1.0)
@@ -198,7 +202,8 @@ class SeasonalLearner(AbstractLearner):
 
         nothing = jnp.full(self.dim_obs, jnp.nan)
         none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
-        learned, prediction = jax.lax.fori_loop(first, size, row, (learned, none))
+        given = recent, exogenous, dt, started
+        learned, prediction = loop_from(first, size, row, (learned, none), *given)
         new = SeasonalState(
             learned=learned,
             recent=recent,

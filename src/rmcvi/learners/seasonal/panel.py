@@ -51,9 +51,7 @@ def trial_forecast(
     def one(component: Component, mask: Array, leverage: Array) -> tuple[Path, LocationScale]:
         path = component.trial
         predicted, law = predict(component, path, columns, mask, row, design, leverage)
-        mu, unseen = predicted.mu, jnp.zeros(design.size, bool)
-        state = predicted.joint.condition(mu, jnp.zeros_like(mu), unseen)
-        return component.trial.onward(state, design), law
+        return component.trial.onward(predicted.joint.unseen(design.size), design), law
 
     paths, laws = jax.vmap(one)(components, mask, leverage)
     return eqx.tree_at(lambda c: c.trial, components, paths), laws

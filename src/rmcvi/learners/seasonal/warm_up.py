@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from rmcvi.core.lanes import rarely
 from rmcvi.learners.seasonal.columns import Columns, Moments
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.state import Learned
@@ -23,7 +24,7 @@ def first_units(
         started: whether there were rows enough.
     """
 
-    def find(units: Units, columns: Columns) -> tuple[Units, Columns]:
+    def find(units: Units, columns: Columns, rows: Array, asinh: Array) -> tuple[Units, Columns]:
         columns, valid, new = columns.find_known(rows)
 
         def found(old: Units, asinh: Array) -> Units:
@@ -37,7 +38,6 @@ def first_units(
         return jax.vmap(found)(units, asinh), columns
 
     unknown = started & ~jnp.all(learned.columns.known)
-    units, columns = jax.lax.cond(
-        unknown, find, lambda *same: same, learned.components.units, learned.columns
-    )
+    given = learned.components.units, learned.columns, rows, asinh
+    units, columns = rarely(unknown, find, lambda units, columns, *_: (units, columns), *given)
     return eqx.tree_at(lambda c: c.units, learned.components, units), columns

@@ -1,0 +1,1 @@
+"""Many streams in one source: shards that each learn their part, and what drives them."""

@@ -1,0 +1,90 @@
+"""Shards as actors of a Ray cluster, for those who have outgrown one machine.
+
+Ray starts them, and starts them again elsewhere when a process or a machine is lost; the streams,
+checkpoints and output stay ours, in a directory that all machines see.
+"""
+
+import importlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rmcvi.app.fleet.shard import Shard, Told
+from rmcvi.app.run.speech import Refusal, say
+from rmcvi.app.sources import DataError, Position
+from rmcvi.learners import CheckpointError
+
+ray: Any = importlib.import_module("ray")
+TURN = 1.0
+"""Seconds for which a shard learns before it tells how far it is."""
+AGAIN = 3
+"""Times that a shard is started again without having come further."""
+
+
+class Actor:
+    """Holds a shard, and learns a little at each call."""
+
+    def __init__(self, directory: str, number: int, model: str | None, until: Any):
+        self._shard = Shard(Path(directory), number, model)
+        self._run = self._shard.run(None if until is None else Position.from_json(until))
+
+    def learn(self) -> dict[str, Any] | str:
+        """For a second or so; a sentence if it cannot go on."""
+        begun, told = time.monotonic(), None
+        try:
+            for told in self._run:
+                if told.done:
+                    self._shard.close()
+                if told.done or time.monotonic() - begun > TURN:
+                    break
+        except (Refusal, DataError, CheckpointError) as error:
+            return str(error)
+        return vars(told) if told else {}
+
+    def stop(self) -> None:
+        """Save, and end."""
+        self._run.close()
+        self._shard.close()
+
+
+def run(
+    directory: Path, shards: int, model: str | None, until: Position | None, address: str
+) -> Iterator[list[Told]]:
+    """As `engines.run`; `address` is that of a cluster, or 'local' for one of our own."""
+    ray.init(None if address == "local" else address, log_to_driver=False, logging_level="ERROR")
+    make = ray.remote(num_cpus=1)(Actor).remote
+    place = None if until is None else until.to_json()
+
+    def start(number: int) -> Any:
+        return make(str(directory.resolve()), number, model, place)
+
+    actors = {number: start(number) for number in range(shards)}
+    told = {number: Told(number) for number in actors}
+    tries = dict.fromkeys(actors, 0)
+    waiting = {actor.learn.remote(): number for number, actor in actors.items()}
+    try:
+        while waiting:
+            ready, _ = ray.wait(list(waiting), timeout=TURN)
+            for reference in ready:
+                number = waiting.pop(reference)
+                try:
+                    said = ray.get(reference)
+                except ray.exceptions.RayActorError:
+                    tries[number] += 1
+                    if tries[number] > AGAIN:
+                        raise Refusal(f"shard {number}: its actor died {AGAIN} times") from None
+                    say(f"The actor of shard {number} died; it goes on from its checkpoint.")
+                    actors[number] = start(number)
+                    waiting[actors[number].learn.remote()] = number
+                    continue
+                if isinstance(said, str):
+                    raise Refusal(said)
+                tries[number], told[number] = 0, Told(**said)
+                if not told[number].done:
+                    waiting[actors[number].learn.remote()] = number
+            yield list(told.values())
+    finally:
+        going = [actors[number].stop.remote() for number in waiting.values()]
+        ray.wait(going, num_returns=len(going), timeout=60.0) if going else None
+        ray.shutdown()

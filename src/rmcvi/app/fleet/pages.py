@@ -1,0 +1,78 @@
+"""`report.html` of a fleet: streams by trouble, the first of them with pages of their own."""
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from rmcvi.app import report
+from rmcvi.app.fleet.opened import OpenedFleet
+from rmcvi.app.fleet.plan import REPORT
+from rmcvi.app.run.directory import ESTIMATES, RUN
+from rmcvi.app.run.reading import objects
+from rmcvi.app.run.speech import printable
+from rmcvi.core.files import replace, to_json
+
+STREAMS = "streams"
+LISTED = 1000
+"""Streams in the table."""
+HEAD = {
+    "key": "stream",
+    "rows": "rows",
+    "failure": "failure evidence",
+    "drifts": "drifts",
+    "alarm_rows": "rows with an alarm",
+    "error_of_last_value": "error over the last value's",
+    "coverage": "coverage",
+    "recoveries": "recoveries",
+}
+
+
+def write(opened: OpenedFleet, pages: int) -> Path:
+    """The page of a fleet, and those of its `pages` most troubled streams; returns its path."""
+    ranked = opened.ranked()
+    places = _own_pages(opened, [row["key"] for row in ranked[:pages]])
+    rows = [
+        (_linked(row["key"], places), *("" if row[k] is None else row[k] for k in list(HEAD)[1:]))
+        for row in ranked[:LISTED]
+    ]
+    parts: list[Any] = ["\n\n".join(map(printable, opened.sentences()))]
+    table = report.Table(tuple(HEAD.values()), rows, "The most troubled first")
+    title = f"{Path(opened.fleet.plan.source).name}: {len(ranked)} streams"
+    sections = [report.Section("The fleet", parts), report.Section("Streams", [table])]
+    return report.page(title, sections, opened.directory / REPORT)
+
+
+def _linked(key: str, places: dict[str, str]) -> str:
+    if key not in places:
+        return printable(key)
+    return Markup('<a href="{}">{}</a>').format(places[key], printable(key))
+
+
+def _own_pages(opened: OpenedFleet, keys: Sequence[str]) -> dict[str, str]:
+    """The pages of some streams, each as that of a run; their paths by key."""
+    lines: dict[str, list[dict[str, Any]]] = {key: [] for key in keys}
+    for path in sorted(opened.directory.glob("estimates-*.jsonl")) if keys else ():
+        for _, line in objects(path):
+            key = line.pop("key", None)
+            if key in lines:
+                lines[key].append(line)
+    places = {}
+    for key, rows in lines.items():
+        folder = opened.directory / STREAMS / _slug(key)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows.sort(key=lambda line: line["row"])
+        text = "".join(to_json(line) + "\n" for line in rows)
+        replace(folder / ESTIMATES, text.encode())
+        replace(folder / RUN, to_json(opened.fleet.plan.to_json(), indent=1).encode())
+        places[key] = str(report.write(folder).relative_to(opened.directory))
+    return places
+
+
+def _slug(key: str) -> str:
+    """A name for a folder that no other key has."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", key)[:40].strip(".")
+    return f"{plain}-{blake2b(key.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"

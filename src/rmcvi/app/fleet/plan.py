@@ -1,0 +1,61 @@
+"""What a fleet is, as plain values: the plan of every stream, the key, and how many shards."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rmcvi.app.run.plan import Plan
+from rmcvi.app.run.speech import Refusal
+from rmcvi.core.files import replace as write_whole
+from rmcvi.core.files import to_json
+
+FLEET, REPORT = "fleet.json", "report.html"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """The content of `fleet.json`."""
+
+    plan: Plan
+    """Of every stream."""
+    key: str
+    shards: int
+    generation: int = 0
+    """How often the number of shards has changed; each has files of its own."""
+
+    def with_shards(self, shards: int) -> "FleetPlan":
+        """The same in another number of shards."""
+        return replace(self, shards=shards, generation=self.generation + 1)
+
+    def folder(self, shard: int) -> str:
+        """Where the checkpoints of a shard are."""
+        return f"shard-{self.generation}-{shard}"
+
+    def output(self, kind: str, shard: int) -> str:
+        """A file that a shard writes."""
+        return f"{kind}-{self.generation}-{shard}.jsonl"
+
+    def write(self, directory: Path) -> None:
+        """Replace `fleet.json` as a whole."""
+        plain = {"format": FORMAT, "key": self.key, "shards": self.shards}
+        plain |= {"generation": self.generation, "stream": self.plan.to_json()}
+        write_whole(directory / FLEET, f"{to_json(plain, indent=1)}\n".encode())
+
+    @classmethod
+    def read(cls, directory: Path) -> "FleetPlan":
+        """That of a directory."""
+        path = directory / FLEET
+        try:
+            plain: Any = json.loads(path.read_text())
+            key, shards, stream = str(plain["key"]), plain["shards"], plain["stream"]
+            generation, form = plain["generation"], plain["format"]
+        except OSError:
+            what = f"holds no fleet, expected {FLEET}; see `rmcvi fleet`"
+            raise Refusal(f"{directory}: {what}") from None
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise Refusal(f"{path}: got something that `rmcvi fleet` did not write") from None
+        if form != FORMAT or type(shards) is not int or type(generation) is not int or shards < 1:
+            raise Refusal(f"{path}: got another format; another version of rmcvi wrote it")
+        return cls(Plan.from_json(stream, str(path)), key, shards, generation)

@@ -1,0 +1,139 @@
+"""The default engine: one process for each shard, on this machine.
+
+The processes share nothing but the directory. One that is killed is started again and goes on from
+its checkpoint; if it is this process that is killed, they stop at their next batch.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from rmcvi.app.fleet.shard import Shard, Told
+from rmcvi.app.run.speech import Refusal, say
+from rmcvi.app.sources import DataError, Position
+from rmcvi.learners import CheckpointError
+
+AGAIN = 3
+"""Times that a shard is started again without having come further."""
+LOOK = 0.2
+"""Seconds between two looks at whether somebody asked us to stop."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+FLAG = "--xla_cpu_multi_thread_eigen=false"
+"""Each shard has a core; threads of its own would only get in the way of the others."""
+
+
+class Worker:
+    """A process and what it says."""
+
+    def __init__(self, directory: Path, number: int, model: str | None, until: Position | None):
+        context = multiprocessing.get_context("spawn")
+        self.number, self.tries = number, 0
+        self._words = (str(directory), number, model, None if until is None else until.to_json())
+        self._context = context
+        self.told = Told(number)
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self.pipe, theirs = self._context.Pipe(duplex=False)
+        os.environ.update(ONE_THREAD)
+        if FLAG not in os.environ.get("XLA_FLAGS", ""):
+            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}".strip()
+        self.process = self._context.Process(target=work, args=(*self._words, theirs))
+        self.process.start()
+        theirs.close()
+
+    def hear(self) -> None:
+        """Take in what it has said.
+
+        Raises:
+            Refusal: it cannot go on, and says why.
+        """
+        try:
+            said = self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            self._ended(self.process.exitcode or 0)
+            return
+        if isinstance(said, str):
+            raise Refusal(said)
+        self.tries = 0
+        self.told = Told(**said)
+
+    def _ended(self, status: int) -> None:
+        self.pipe.close()
+        if self.told.done and status == 0:
+            return
+        self.tries += 1
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        if self.tries > AGAIN:
+            raise Refusal(f"shard {self.number}: ended {how}, {AGAIN} times in a row")
+        say(f"Shard {self.number} ended {how}; it goes on from its checkpoint.")
+        self.start()
+
+
+def run(
+    directory: Path, shards: int, model: str | None = None, until: Position | None = None
+) -> Iterator[list[Told]]:
+    """All shards to the end of the source, or to a place; tells how far they are, now and then.
+
+    Args:
+        directory: of the fleet.
+        shards: how many.
+        model: allows a plan's own code.
+        until: as said.
+    """
+    workers = [Worker(directory, number, model, until) for number in range(shards)]
+    try:
+        while going := [w for w in workers if not w.pipe.closed]:
+            ready = wait([w.pipe for w in going], LOOK)
+            for worker in going:
+                if worker.pipe in ready:
+                    worker.hear()
+            yield [w.told for w in workers]
+    finally:
+        for worker in workers:
+            worker.process.terminate()  # they save, then end
+        for worker in workers:
+            worker.process.join()
+
+
+def work(
+    directory: str, number: int, model: str | None, until: dict[str, Any] | None, pipe: Connection
+) -> None:
+    """What a process does."""
+    asked: list[int] = []
+    _keep_to_a_core(number)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's goes to all; who started us says
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    parent = os.getppid()
+    try:
+        shard = Shard(Path(directory), number, model)
+        if shard.remark:
+            say(shard.remark)
+        progress = shard.run(None if until is None else Position.from_json(until))
+        for told in progress:
+            if asked or os.getppid() != parent:
+                progress.close()
+                break
+            pipe.send(vars(told))
+        shard.close()
+    except BrokenPipeError:
+        sys.exit(1)
+    except (Refusal, DataError, CheckpointError, OSError) as error:
+        pipe.send(str(error))
+    except Exception as error:  # it would meet the same again
+        first = (str(error).strip() or "no message").splitlines()[0]
+        pipe.send(f"shard {number}: {type(error).__name__}: {first}")
+
+
+def _keep_to_a_core(number: int) -> None:
+    """Before JAX is used: it makes as many threads as there are cores to run on."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})

@@ -1,0 +1,236 @@
+"""A shard: the streams of some keys, from the source to its own output and checkpoint.
+
+It knows no engine. It reads the source itself, passes over the keys of others, and nobody needs to
+tell it anything: killed at any moment, it goes on from its checkpoint, and what it wrote after it
+is cut off and written again, with the same bytes.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmcvi.app.fleet.plan import FleetPlan
+from rmcvi.app.fleet.routing import owner
+from rmcvi.app.fleet.store import Kept, Store
+from rmcvi.app.run.output import Appended, Lines, json_text, moment
+from rmcvi.app.run.plan import anchored
+from rmcvi.app.run.speech import Refusal
+from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
+from rmcvi.core.files import to_json
+from rmcvi.learners import Alarm, Estimates
+from rmcvi.learners.monitors import APART, OUTLYING, STUCK
+from rmcvi.scale import Results, Streams
+
+ROWS, STREAM_ROWS, MOST = 4096, 16, 1 << 18
+"""Rows of a batch: so many, or so many of each stream, at most the last number."""
+SHARE, PATIENCE = 20.0, 30.0
+"""A checkpoint may take one part in so many of the time; after so many seconds one is due."""
+KINDS = {
+    STUCK: "stuck",
+    OUTLYING: "not as predicted",
+    APART: "drifts away from its peers",
+}
+QUIET = Alarm.SENSOR
+"""An alarm that the column's own sentence tells."""
+
+
+@dataclass
+class Told:
+    """What a shard says of itself."""
+
+    shard: int
+    rows: int = 0
+    streams: int = 0
+    failing: int = 0
+    """Streams with a sensor that fails now."""
+    left: int = 0
+    """Bytes of the source that are still to be read, if they are known."""
+    done: bool = False
+    process: int = 0
+    """Its number on its machine."""
+
+
+class Shard:
+    """One of a fleet's shards; `run` it to its end, or stop anywhere."""
+
+    def __init__(self, directory: Path, number: int, model: str | None = None):
+        """`model` allows a plan's own code, as in `Plan.trusted`."""
+        self.directory, self.number = directory, number
+        self._lock = _locked(directory / f".shard-{number}.lock")
+        self._fleet = FleetPlan.read(directory)
+        self.plan = self._fleet.plan.trusted(model)
+        compiling = _locked(directory / ".compiling.lock", 600.0)  # the others find it in the cache
+        self.streams = Streams(self.plan.live().learner, self.plan.seed)
+        os.close(compiling)
+        self._mine: dict[str, bool] = {}
+        rules = Rules(self.plan.options["on_bad_row"])
+        source = open_source(self.plan.place() if self.plan.source != "-" else "-")
+        schema = Schema.from_json(self.plan.schema)
+        self._reader = KeyedStream(
+            source, schema, rules, self._fleet.key, self._is_mine, first=number == 0
+        )
+        self._store = Store(directory / self._fleet.folder(number))
+        extra, kept, self.remark = self._store.load()
+        self._restore(extra or {}, kept)
+        self._lines = Lines(self.plan.columns, "jsonl", self.plan.row_fields)
+        self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
+        self._clean = True
+        """Whether the checkpoint holds all that was done."""
+        if extra is None:
+            self.save()
+
+    def _restore(self, extra: dict[str, Any], kept: dict[str, Kept]) -> None:
+        place, lengths = extra.get("source"), extra.get("bytes", {})
+        self.position = None if place is None else Position.from_json(place)
+        self.rows: int = extra.get("rows", 0)
+        self._reader.counts = Counts(**extra.get("counts", {}))
+        names = [self._fleet.output(kind, self.number) for kind in ("estimates", "rejected")]
+        files = [Appended(self.directory / name, lengths.get(name, 0)) for name in names]
+        for file in files:
+            file.cut()
+        self._estimates, self._rejected = files
+        for stream in kept.values():
+            self.streams.add(stream.key, stream.state)
+            self._reader.restore(stream.key, stream.clock)
+
+    def _is_mine(self, key: str) -> bool:
+        mine = self._mine.get(key)
+        if mine is None:
+            mine = self._mine[key] = owner(key, self._fleet.shards) == self.number
+        return mine
+
+    def run(self, until: Position | None = None) -> Generator[Told]:
+        """Learn up to the end of the source, or up to a place; tells what it did after each batch.
+
+        Whatever happens, what was told last is in the files, and a checkpoint can be made of it.
+        """
+        try:
+            for batch in self._reader.batches(self.position, self._size, until):
+                self._learn(batch)
+                yield self._told()
+                self._save_if_due()
+        finally:
+            if not self._clean:
+                self.save()
+        yield self._told(done=True)
+
+    def _size(self) -> int:
+        return min(max(ROWS, STREAM_ROWS * len(self.streams)), MOST)
+
+    def _learn(self, batch: Batch) -> None:
+        """A batch from its rows to the files."""
+        if len(batch):
+            y, lengths = np.array(batch.y), np.array(batch.dt)
+            pairs = zip(batch.u, batch.times, strict=True)
+            u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
+            results = self.streams.learn(batch.keys, y, u, lengths)
+            numbers = self.streams.numbers(batch.keys)
+            heads = [
+                f'{number}, "key": {json_text(key)}'
+                for number, key in zip(numbers, batch.keys, strict=True)
+            ]
+            texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
+            times = [texts[time] for time in batch.times]
+            self._estimates.write(self._lines.block(heads, times, y, self._estimated(results)))
+        while self._reader.rejected:
+            record = self._reader.rejected.popleft().to_json()
+            record["place"] = record["place"].removeprefix(f"{self.plan.path}/")
+            self._rejected.write(to_json(record) + "\n")
+        self.rows += len(batch)
+        self._pending += len(batch)
+        self._clean = self._clean and not len(batch) and self.position == batch.position
+        self.position = batch.position
+
+    def _estimated(self, results: Results) -> Estimates:
+        n = len(results.alarms)
+        nothing, none = np.full(n, np.nan), np.zeros((n, 0))
+        return Estimates(
+            *(results.mean, results.low, results.high, results.log_score, results.failure),
+            *(self._sentences(results), results.filled, none, none, nothing, nothing),
+            results.recoveries,
+        )
+
+    def _sentences(self, results: Results) -> list[tuple[str, ...]]:
+        """The alarms of each row in words, which stay the same while they go on."""
+        told: list[tuple[str, ...]] = [()] * len(results.alarms)
+        for i in np.flatnonzero((results.alarms != 0) | results.kind.any(1)):
+            kinds = zip(self.plan.columns, results.kind[i].astype(int).tolist(), strict=True)
+            own = [f"{name}: {KINDS[kind]}." for name, kind in kinds if kind]
+            told[i] = (*own, *(Alarm(int(results.alarms[i])) & ~QUIET).sentences)
+        return told
+
+    def _told(self, done: bool = False) -> Told:
+        counts = self.rows, len(self.streams), self.streams.failing, self._left()
+        return Told(self.number, *counts, done, os.getpid())
+
+    def _left(self) -> int:
+        if self.plan.source == "-" or self.position is None:
+            return 0
+        path = Path(self.plan.path) / self.position.name
+        size = path.stat().st_size if path.exists() else 0
+        return max(size - self.position.offset, 0)
+
+    def _save_if_due(self) -> None:
+        waited = time.perf_counter() - self._saved
+        often = self._pending >= self.plan.options["checkpoint_every"]
+        if (often and waited >= SHARE * self._cost) or waited >= PATIENCE:
+            self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint, output first."""
+        begun = time.perf_counter()
+        for file in (self._estimates, self._rejected):
+            file.sync()
+        place = self._reader.known_again(self.position)
+        place = None if place is None else anchored(place, self.plan).to_json()
+        extra = {
+            "rows": self.rows,
+            "source": place,
+            "bytes": {f.path.name: f.length for f in (self._estimates, self._rejected)},
+            "counts": asdict(self._reader.counts),
+        }
+        changed = [key for key in self._reader.touched if key in self.streams]
+        everything = self._store.wants_whole(len(changed), len(self.streams))
+        whole = self._kept(self.streams.keys) if everything else None
+        self._store.save(extra, [] if everything else self._kept(changed), whole)
+        self._reader.touched.clear()
+        self._saved = time.perf_counter()
+        self._pending, self._cost, self._clean = 0, self._saved - begun, True
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """What the last checkpoint took."""
+        return self._cost
+
+    def _kept(self, keys: Any) -> list[Kept]:
+        return [
+            Kept(key, self._reader.kept(key), self.streams.state(self.streams.place(key)))
+            for key in keys
+        ]
+
+    def close(self) -> None:
+        """Close the files, and let another process have the shard."""
+        self._estimates.close()
+        self._rejected.close()
+        os.close(self._lock)
+
+
+def _locked(path: Path, patience: float = 60.0) -> int:
+    """Wait until whoever had the shard has ended; a process that was killed has."""
+    number = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return number
+        except BlockingIOError:
+            if time.monotonic() > end:
+                os.close(number)
+                raise Refusal(f"{path.parent}: another process is learning here") from None
+            time.sleep(0.1)

@@ -1,0 +1,323 @@
+"""Rows of many streams in one source, told apart by a key.
+
+Each stream has a clock and inputs of its own; all else is as in `Stream`. A shard passes over the
+rows of other shards' streams; rows without a key, and what cannot be cut into cells, are the first
+shard's.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rmcvi.app.sources.clock import Clock, usual_step, whole_numbers
+from rmcvi.app.sources.errors import DataError, place, unknown
+from rmcvi.app.sources.formats import Part, format_named
+from rmcvi.app.sources.observation import Fingerprint, Position
+from rmcvi.app.sources.quick import Chunk, Plain, chunks, suits
+from rmcvi.app.sources.reader import Rules, Stream
+from rmcvi.app.sources.records import UNFINISHED, Record
+from rmcvi.app.sources.rows import RowParser
+from rmcvi.app.sources.schema import Schema
+from rmcvi.app.sources.source import Named, Source
+from rmcvi.app.sources.trace import Trace
+
+HEAD = 20_000
+"""Records among which the first stream is looked for: its step and season stand for all."""
+
+
+@dataclass
+class Batch:
+    """Rows of any streams in the order of the source, and the place after them."""
+
+    keys: list[str] = field(default_factory=list)
+    y: list[np.ndarray] = field(default_factory=list)
+    u: list[np.ndarray] = field(default_factory=list)
+    dt: list[float] = field(default_factory=list)
+    times: list[float | None] = field(default_factory=list)
+    position: Position | None = None
+
+    def add(self, key: str, y: np.ndarray, u: np.ndarray, dt: float, time: float | None) -> None:
+        """One row more."""
+        self.keys.append(key)
+        self.y.append(y)
+        self.u.append(u)
+        self.dt.append(dt)
+        self.times.append(time)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class OneStream:
+    """The rows of one key in a source, as a source."""
+
+    def __init__(self, source: Source, at: int, key: str):
+        self._source, self._at, self._key = source, at, key
+        self.name, self.trace = source.name, Trace()
+
+    def sniff(self, wishes: Any) -> Schema:
+        """That of the whole."""
+        return self._source.sniff(wishes)
+
+    def head(self) -> Source:
+        """The same as far as it is there."""
+        return OneStream(self._source.head(), self._at, self._key)
+
+    def starts(self, schema: Schema, after: Position | None) -> Iterator[tuple[Part, int, int]]:
+        """It is read record by record."""
+        return iter(())
+
+    def mark(self, part: Part, schema: Schema, offset: int, line: int) -> Fingerprint | None:
+        """Nobody goes on in it."""
+        return None
+
+    def records(self, schema: Schema, after: Position | None) -> Iterator[Named]:
+        """Those of the key, up to `HEAD` records into the source."""
+        for (name, record), _ in zip(
+            self._source.records(schema, after), range(HEAD), strict=False
+        ):
+            if record.cells and key_of(record.cells[self._at]) == self._key:
+                yield name, record
+
+
+def key_of(cell: Any) -> str:
+    """A key as text; '' if there is none."""
+    return "" if cell is None else str(cell).strip()
+
+
+def first_stream(stream: Stream, key: str) -> Stream:
+    """The stream of the first key, with the columns and the step that all streams have.
+
+    Raises:
+        DataError: there is no such column, or nothing else to learn.
+    """
+    schema, source = stream.schema, stream.source
+    if key not in schema.names:
+        raise DataError(f"{stream.name}: {unknown('key', key, schema.names)}")
+    columns = tuple(name for name in schema.columns if name != key)
+    inputs, time = (tuple(n for n in part if n != key) for part in (schema.inputs, schema.time))
+    if not columns:
+        raise DataError(f"{stream.name}: got no columns of numbers beside the key {key!r}")
+    schema = replace(schema, columns=columns, inputs=inputs, time=time)
+    at = schema.names.index(key)
+    records = (record for _, record in source.head().records(schema, None) if record.cells)
+    first = next((k for r in records if r.cells and (k := key_of(r.cells[at]))), "")
+    if not first:
+        raise DataError(f"{stream.name}: got no row with a {key!r}, expected rows of streams")
+    one = OneStream(source, at, first)
+    loose = replace(stream.rules, gaps="ignore", on_bad_row="missing")
+    rows = Stream(one, replace(schema, step=None), loose).head(200)
+    times = np.array([row.time for row in rows if row.time is not None])
+    step, regular = usual_step(times, schema.time_format != "number")
+    known = {} if step is None else {"step": step.size, "months": step.months}
+    known |= {} if step is None else {"month_day": step.day}
+    schema = replace(schema, **{"step": None, "months": 0, **known}, regular=regular)
+    return Stream(one, schema, replace(stream.rules, gaps="auto"))
+
+
+class KeyedStream(Stream):
+    """Batches of rows of the streams that are `mine`, each with a clock of its own."""
+
+    def __init__(
+        self,
+        source: Source,
+        schema: Schema,
+        rules: Rules,
+        key: str,
+        mine: Callable[[str], bool],
+        first: bool = True,
+    ):
+        """As `Stream`; the `first` shard also has the records without a key."""
+        super().__init__(source, schema, rules)
+        self._at, self._mine, self._first = schema.names.index(key), mine, first
+        self._key = key
+        self._part: Part | None = None
+        self.clocks: dict[str, tuple[Clock, np.ndarray]] = {}
+        self.touched: set[str] = set()
+        """Streams of which a record was read since this was last emptied."""
+
+    def batches(
+        self, after: Position | None, size: Callable[[], int], until: Position | None = None
+    ) -> Iterator[Batch]:
+        """About `size()` rows at a time; the last one may be empty, and says where reading ended.
+
+        Args:
+            after: where reading goes on.
+            size: rows of a batch, asked at each; those that fill a gap come beside.
+            until: where it ends, of places that batches had.
+        """
+        end = None if until is None else (until.name, until.offset)
+        if after is not None and end == (after.name, after.offset):
+            yield Batch(position=after)
+            return
+        parser, last = RowParser(self.schema), Batch(position=after)
+        for part, offset, line in self.source.starts(self.schema, after):
+            if not suits(self.schema, part):
+                break
+            stop = until.offset if until is not None and until.name == part.name else None
+            for chunk in chunks(part, self.schema, offset, line, size, stop):
+                last = self._chunk(parser, chunk, offset)
+                offset = last.position.offset if last.position else offset
+                yield last
+            if stop is not None:
+                return
+        else:
+            if last.position is not after:
+                return
+        yield from self._records(parser, last.position, size, end)
+
+    def _records(
+        self, parser: RowParser, after: Position | None, size: Callable[[], int], end: Any
+    ) -> Iterator[Batch]:
+        """Record by record."""
+        batch, place, room = Batch(), None, size()
+        for name, record in self.source.records(self.schema, after):
+            self._take(parser, name, record, batch)
+            if record.reason == UNFINISHED:
+                continue  # left for a later run
+            self._trace(record)
+            place = name, record
+            if len(batch) >= room:
+                batch.position = self._here(*place)
+                yield batch
+                batch, room = Batch(), size()
+            if end == (name, record.end):
+                break
+        batch.position = after if place is None else self._here(*place)
+        yield batch
+
+    def _chunk(self, parser: RowParser, chunk: Chunk, begin: int) -> Batch:
+        """Rows of a file at once, as far as they are plain; those before `begin` were read."""
+        batch, name, end, line = Batch(), chunk.part.name, chunk.end, chunk.line + chunk.lines
+        plain = chunk.plain(self.schema, self._key) if chunk.start >= begin else None
+        if plain is not None:
+            self._plain(parser, chunk, plain, batch)
+        else:
+            form, end, line = format_named(self.schema.kind), max(begin, chunk.start), chunk.line
+            for record in form.records(chunk.part, self.schema, end, line):
+                if record.start >= chunk.end:
+                    break
+                self._take(parser, name, record, batch)
+                if record.reason != UNFINISHED:
+                    end, line = record.end, record.last
+        batch.position, self._part = Position(name, line, end), chunk.part
+        return batch
+
+    def known_again(self, position: Position | None) -> Position | None:
+        """The place of the last batch, with that by which the source will be known again."""
+        if position is None or position.fingerprint is not None or self._part is None:
+            return position
+        place = self._part, self.schema, position.offset, position.line
+        return replace(position, fingerprint=self.source.mark(*place))
+
+    def _plain(self, parser: RowParser, chunk: Chunk, plain: Plain, batch: Batch) -> None:
+        """Streams whose times go on by usual steps together; the others row by row."""
+        numbers: dict[str, int] = {}
+        codes = np.fromiter((numbers.setdefault(k, len(numbers)) for k in plain.keys), int)
+        names = list(numbers)
+        mine = np.array([self._mine(key) for key in names])
+        rows = np.flatnonzero(mine[codes])
+        moments = None if plain.times is None else plain.times[rows]
+        usual, dt = self._usual(codes[rows], names, moments)
+        self.touched.update(names[i] for i in np.flatnonzero(mine))
+        odd, places = Batch(), []
+        for row in rows[~usual].tolist():
+            self._take(parser, chunk.part.name, chunk.record(row, self.schema), odd)
+            places += [row] * (len(odd) - len(places))
+        rows, dt = rows[usual], dt[usual]
+        self.counts.rows += len(rows)
+        order = np.argsort(np.concatenate([rows, np.array(places, int)]), kind="stable").tolist()
+        keys = [plain.keys[i] for i in rows] + odd.keys
+        times = [None] * len(rows) if plain.times is None else plain.times[rows].tolist()
+        y, u = [*plain.y[rows], *odd.y], [np.zeros(0)] * len(rows) + odd.u
+        steps, times = [*dt.tolist(), *odd.dt], [*times, *odd.times]
+        for i in order:
+            batch.add(keys[i], y[i], u[i], steps[i], times[i])
+
+    def _usual(
+        self, codes: np.ndarray, names: list[str], times: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows are of streams whose times all go on as usual, and the lengths of their steps.
+
+        The clocks of those streams are moved on.
+        """
+        order = np.argsort(codes, kind="stable")
+        streams, first, counts = np.unique(codes[order], return_index=True, return_counts=True)
+        clocks = [(self.clocks.get(names[i]) or self._begin(names[i]))[0] for i in streams]
+        fine, dt, step = np.ones(len(codes), bool), np.ones(len(codes)), self.schema.usual
+        if times is not None:
+            last = np.roll(times[order], 1)
+            last[first] = [np.nan if c.last is None else c.last for c in clocks]
+            new = np.isnan(last)
+            ratio = (times[order] - last) / (1.0 if step is None else step.size)
+            fine = new | (ratio > 0.0)
+            if step is not None and self.rules.gaps == "rows":
+                fine &= new | (whole_numbers(ratio) == 1.0)
+            elif step is not None and self.rules.gaps == "dt":
+                dt = np.where(new, 1.0, ratio)
+        good = np.logical_and.reduceat(fine, first) if len(first) else fine
+        for i in np.flatnonzero(good).tolist():
+            time = None if times is None else float(times[order[first[i] + counts[i] - 1]])
+            clocks[i].pass_over(time, int(counts[i]))
+        usual, steps = np.empty(len(codes), bool), np.empty(len(codes))
+        usual[order], steps[order] = np.repeat(good, counts), dt
+        return usual, steps
+
+    def _here(self, name: str, record: Record) -> Position:
+        return Position(name, record.last, record.end, fingerprint=self.source.trace.mark())
+
+    def _take(self, parser: RowParser, name: str, record: Record, batch: Batch) -> None:
+        key = key_of(record.cells[self._at]) if record.cells else ""
+        plain = record.cells is not None and not parser.is_blank(record)
+        if not key or parser.is_header(record):
+            if self._first:
+                self._keyless(parser, name, record, plain)
+            return
+        if not self._mine(key):
+            return
+        clock, held = self.clocks.get(key) or self._begin(key)
+        self.touched.add(key)
+        row = self._admit(parser, name, record, clock)
+        if row is None:
+            return
+        while row.time is not None and clock.absent(row.time):
+            self.counts.filled += 1
+            nothing = np.full(len(self.schema.columns), np.nan)
+            batch.add(key, nothing, held.copy(), 1.0, clock.fill())
+        dt = clock.tick(row.time)
+        self.counts.leaps += self.rules.gaps == "rows" and dt > 1.5
+        if held.size:
+            absent = np.isnan(row.u)
+            self.counts.held += int(absent.sum())
+            held[:] = np.where(absent, held, row.u)
+        batch.add(key, row.y, held.copy(), dt, row.time)
+
+    def kept(self, key: str) -> list[float | None]:
+        """The clock and the inputs of a stream as plain numbers."""
+        clock, held = self.clocks.get(key) or self._begin(key)
+        return [*clock.kept(), *held.tolist()]
+
+    def restore(self, key: str, plain: list[float | None]) -> None:
+        """What `kept` gave."""
+        clock, held = self._begin(key)
+        clock.restore(plain[:4])
+        held[:] = plain[4:]
+
+    def _begin(self, key: str) -> tuple[Clock, np.ndarray]:
+        clock = Clock(self.schema.usual, self.rules.gaps, self.rules.fill_limit)
+        return self.clocks.setdefault(key, (clock, np.zeros(len(self.schema.inputs))))
+
+    def _keyless(self, parser: RowParser, name: str, record: Record, plain: bool) -> None:
+        """A record that is nobody's: counted, and if it is a row, a bad one."""
+        if not plain or parser.is_header(record):
+            self._admit(parser, name, record, Clock(None, "ignore"))
+            return
+        self.counts.rows += 1
+        sentence = f"{place(name, record.first, self._key)}: got nothing, expected a key"
+        if self.rules.on_bad_row == "error":
+            raise DataError(sentence)
+        self.counts.note("no_key", sentence)
+        self.counts.skipped += 1
+        self.reject(name, record, [sentence])

@@ -1,0 +1,299 @@
+"""Many streams through one learner: a block of lanes, up to `STEPS` rows of each at a call.
+
+A stream is one row of numbers: the learner's state, what its monitors remember, and its scores so
+far. The lanes of a block do not see each other, so that what a stream becomes does not depend on
+its lane, on its neighbours or on how its rows were cut into calls, to the bit.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from rmcvi.contract import AbstractLearner
+from rmcvi.core.lanes import rarely
+from rmcvi.learners.chunk import Fixed, Watch, learn_row, raw_leaves
+from rmcvi.learners.soundness import strict_leaves
+from rmcvi.monitors.health import Alarm
+
+STEPS = 16
+"""Rows of a stream at a call: its state is read and written once for them."""
+CACHE, LEAST, MOST = 1 << 22, 4, 64
+"""Bytes of states that stay close to a core, and bounds of the lanes of a block."""
+
+
+class Tally(eqx.Module):
+    """How a stream has fared so far; sums over its rows, one entry per column where it says dy."""
+
+    rows: Int[Array, ""]
+    last: Float[Array, "dy"]
+    """The last value; NaN before the first."""
+    scored: Float[Array, "dy"]
+    """Values that were predicted and are not the first of their column."""
+    error: Float[Array, "dy"]
+    """Their squared errors."""
+    repeat: Float[Array, "dy"]
+    """Those of the last value."""
+    inside: Float[Array, "dy"]
+    """How many of them lie in their interval."""
+    log_score: Float[Array, ""]
+    alarms: Int[Array, ""]
+    """Rows with an alarm."""
+    failing: Float[Array, "dy"]
+    """Evidence at the last row that a sensor has failed."""
+    drifts: Int[Array, ""]
+    recoveries: Int[Array, ""]
+
+    @classmethod
+    def fresh(cls, dim: int) -> "Tally":
+        """No rows."""
+        zero, none = jnp.zeros(dim), jnp.zeros((), int)
+        nothing = jnp.full(dim, jnp.nan, float)
+        total = jnp.zeros(())
+        return cls(none, nothing, zero, zero, zero, zero, total, none, zero, none, none)
+
+    def add(self, y: Float[Array, "dy"], results: "Results") -> "Tally":
+        """One row more."""
+        scored = ~jnp.isnan(y) & ~jnp.isnan(results.mean) & ~jnp.isnan(self.last)
+        inside = (y >= results.low) & (y <= results.high)
+        drifted = (results.alarms & int(Alarm.DRIFT)) != 0
+
+        def total(old: Array, new: Array) -> Array:
+            return old + jnp.where(scored, new, 0.0)
+
+        return Tally(
+            rows=self.rows + 1,
+            last=jnp.where(jnp.isnan(y), self.last, y),
+            scored=self.scored + scored,
+            error=total(self.error, (y - results.mean) ** 2),
+            repeat=total(self.repeat, (y - self.last) ** 2),
+            inside=self.inside + (scored & inside),
+            log_score=self.log_score + jnp.nan_to_num(results.log_score),
+            alarms=self.alarms + (results.alarms != 0),
+            failing=results.failure,
+            drifts=self.drifts + drifted,
+            recoveries=results.recoveries,
+        )
+
+
+class Results(eqx.Module):
+    """What is told of rows, (..., dy) or (...,); NaN where there is nothing."""
+
+    mean: Any
+    low: Any
+    high: Any
+    filled: Any
+    failure: Any
+    kind: Any
+    """Why a column has failed, as in `monitors`; 0 if it has not."""
+    log_score: Any
+    alarms: Any
+    """Flags of `Alarm`."""
+    recoveries: Any
+
+    @classmethod
+    def of(cls, numbers: Any, dim: int) -> "Results":
+        """From numbers side by side: six of each column first, then score, alarms, recoveries."""
+        columns = [numbers[..., dim * i : dim * (i + 1)] for i in range(6)]
+        flags = [numbers[..., i].astype(int) for i in (-2, -1)]
+        return cls(*[*columns, numbers[..., -3], *flags])
+
+    @classmethod
+    def learned(cls, row: Float[Array, "n"], dim: int) -> "Results":
+        """From those of `learn_row`, without what is said of states."""
+        return cls.of(jnp.concatenate([row[: 6 * dim], row[-5:-4], row[-2:]]), dim)
+
+    @property
+    def numbers(self) -> Float[Array, "n"]:
+        """Side by side, as `of` takes them."""
+        columns = (self.mean, self.low, self.high, self.filled, self.failure, self.kind)
+        rest = jnp.stack([v.astype(float) for v in (self.log_score, self.alarms, self.recoveries)])
+        return jnp.concatenate([*columns, rest])
+
+    def known(self, last: Any, y: Any) -> "Results":
+        """Without what is said of columns that never had a value, or filled where there is one."""
+        new = jnp.isnan(last)
+        mean, low, high, filled = (
+            jnp.where(new, jnp.nan, v) for v in (self.mean, self.low, self.high, self.filled)
+        )
+        score = jnp.where(jnp.all(new | jnp.isnan(y)), jnp.nan, self.log_score)
+        filled = jnp.where(jnp.isnan(y), filled, jnp.nan)
+        rest = (self.failure, self.kind, score, self.alarms, self.recoveries)
+        return Results(mean, low, high, filled, *rest)
+
+
+class Layout(NamedTuple):
+    """What a program is compiled for: how the numbers of a stream become what they mean."""
+
+    fixed: Fixed
+    state: int
+    """Arrays of the learner's state; those of the monitors follow, then those of the scores."""
+    tally: Any
+    shapes: tuple[tuple[tuple[int, ...], str], ...]
+
+    def open(self, leaves: Sequence[Array]) -> tuple[PyTree, Watch, Tally]:
+        """The arrays of a stream as what they are."""
+        number = len(self.fixed.kinds)
+        tally = jax.tree.unflatten(self.tally, leaves[number:])
+        return *self.fixed.unflatten(leaves[:number]), tally
+
+    def pack(self, leaves: Sequence[Array]) -> Float[Array, "lanes words"]:
+        """Arrays (lanes, ..) as numbers of one type; whole ones keep their bits."""
+        kind = jnp.result_type(float)
+        whole = jnp.int64 if kind == jnp.float64 else jnp.int32
+
+        def one(v: Array) -> Array:
+            if not jnp.issubdtype(v.dtype, jnp.inexact):
+                v = jax.lax.bitcast_convert_type(v.astype(whole), kind)
+            return v.reshape(len(v), -1)
+
+        return jnp.concatenate([one(v) for v in leaves], 1)
+
+    def unpack(self, rows: Float[Array, "lanes words"]) -> list[Array]:
+        """The inverse of `pack`."""
+        whole = jnp.int64 if rows.dtype == jnp.float64 else jnp.int32
+        ends = np.cumsum([math.prod(shape) for shape, _ in self.shapes])
+
+        def one(part: Array, shape: tuple[int, ...], kind: str) -> Array:
+            if not jnp.issubdtype(jnp.dtype(kind), jnp.inexact):
+                part = jax.lax.bitcast_convert_type(part, whole)
+            return part.astype(kind).reshape(len(part), *shape)
+
+        parts = jnp.split(rows, ends[:-1], 1)
+        return [one(part, *known) for part, known in zip(parts, self.shapes, strict=True)]
+
+
+class Block:
+    """The compiled program of a learner for `lanes` streams."""
+
+    def __init__(self, learner: AbstractLearner, seed: int = 0, *, compiled: bool = True):
+        """A stream begins as `Live` with this seed; not `compiled`, it can only be looked at."""
+        if learner.streams or learner.units != "raw":
+            got = "many streams" if learner.streams else "standardised columns"
+            raise ValueError(f"learner: got one for {got}, expected one for raw columns")
+        self.learner, dim = learner, learner.dim_obs
+        state, tally = learner.init(jax.random.key(seed)), Tally.fresh(dim)
+        fixed, self._arrays, leaves = Fixed.of(learner, state, Watch.fresh(dim))
+        whole = (*leaves, *jax.tree.leaves(tally))
+        shapes = tuple((v.shape, str(v.dtype)) for v in whole)
+        size = len(jax.tree.leaves(state))
+        self._layout = Layout(fixed, size, jax.tree.structure(tally), shapes)
+        self.fresh = np.asarray(self._layout.pack([v[None] for v in whole]))[0]
+        """A stream of which nothing was seen."""
+        fitting = max(CACHE // self.fresh.nbytes, 1)
+        self.lanes = min(MOST, max(LEAST, 1 << (fitting.bit_length() - 1)))
+        self._strict = np.zeros(len(leaves), bool)
+        if not compiled:
+            return
+        nothing = np.full((1, self.lanes, dim + learner.dim_input + 1), np.nan)
+        nothing[..., dim:] = 1.0
+        streams = np.tile(self.fresh, (self.lanes, 1))
+        after, *_ = self.advance(streams, nothing, np.ones(self.lanes, int))
+        sound = strict_leaves(self._layout.unpack(jnp.asarray(after)))[: len(leaves)]
+        self._strict = np.array(strict_leaves(leaves)) & np.array(sound)
+
+    def advance(
+        self, streams: np.ndarray, rows: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Streams moved on, the numbers of `Results` for each row, and how many rows are done.
+
+        A stream whose learner is lost starts afresh, and its later rows are not done.
+
+        Args:
+            streams: (lanes, words).
+            rows: (at most `STEPS`, lanes, dy + du + 1): values, inputs, length of the step.
+            counts: (lanes,), how many rows each stream has.
+        """
+        given = np.zeros((STEPS, *rows.shape[1:]))
+        given[: len(rows)] = rows
+        numbers = counts.astype(np.int32), self._strict
+        after, told, done = _advance(self._layout, streams, self._arrays, given, *numbers)
+        return np.asarray(after), np.asarray(told)[: len(rows)], np.asarray(done)
+
+    def open(self, stream: np.ndarray) -> tuple[PyTree, Watch, Tally]:
+        """The learner's state, the monitors' and the scores of one stream."""
+        leaves = self._layout.unpack(jnp.asarray(stream)[None])
+        return self._layout.open([v[0] for v in leaves])
+
+    def tallies(self, streams: np.ndarray) -> Tally:
+        """The scores of many, with a leading axis; only they are looked at."""
+        shapes = self._layout.shapes[len(self._layout.fixed.kinds) :]
+        ends = np.cumsum([math.prod(shape) for shape, _ in shapes])
+        part = np.ascontiguousarray(streams[:, -ends[-1] :])
+        leaves = []
+        for end, (shape, kind) in zip(ends, shapes, strict=True):
+            numbers = np.ascontiguousarray(part[:, end - math.prod(shape) : end])
+            numbers = numbers if kind.startswith("float") else numbers.view(kind)
+            leaves.append(numbers.reshape(len(part), *shape))
+        return jax.tree.unflatten(self._layout.tally, leaves)
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _advance(
+    layout: Layout,
+    streams: Float[Array, "lanes words"],
+    arrays: list[Array],
+    rows: Float[Array, "steps lanes n"],
+    counts: Int[Array, "lanes"],
+    strict: Bool[Array, "leaves"],
+) -> tuple[Array, Array, Array]:
+    learner, d = layout.fixed.learner(arrays), layout.fixed.learner(arrays).dim_obs
+
+    def goes_on(loop: Any) -> Bool[Array, ""]:
+        i, lost, *_ = loop
+        return jnp.any((i < counts) & ~lost)
+
+    def body(loop: Any) -> Any:
+        i, lost, done, leaves, out = loop
+        active = (i < counts) & ~lost
+        step = partial(_row, layout, learner, strict)
+        leaves, told, alarms = jax.vmap(step)(leaves, rows[i], active)
+        lost = lost | (active & ((alarms & int(Alarm.LOST)) != 0))
+        return i + 1, lost, done + active, leaves, out.at[i].set(told)
+
+    out = jnp.zeros((*rows.shape[:2], 6 * d + 3))
+    nothing = jnp.zeros((), jnp.int32), jnp.zeros(len(streams), bool), jnp.zeros_like(counts)
+    begin = (*nothing, layout.unpack(streams), out)
+    _, lost, done, leaves, out = jax.lax.while_loop(goes_on, body, begin)
+    leaves = jax.vmap(
+        lambda asked, leaves: rarely(
+            asked, partial(_afresh, layout, learner), lambda *same: list(same), *leaves
+        )
+    )(lost, leaves)
+    return layout.pack(leaves), out, done
+
+
+def _row(
+    layout: Layout,
+    learner: AbstractLearner,
+    strict: Bool[Array, "leaves"],
+    leaves: list[Array],
+    row: Float[Array, "n"],
+    active: Bool[Array, ""],
+) -> tuple[list[Array], Float[Array, "m"], Int[Array, ""]]:
+    """One row of one stream, its numbers and alarms; a stream that is not active stays as it is."""
+    d, number = learner.dim_obs, len(layout.fixed.kinds)
+    tally, y = layout.open(leaves)[2], row[:d]
+    given = jnp.concatenate([y, tally.last, y - tally.last, jnp.ones(d), row[d:]])
+    before = tuple(leaves[:number])
+    after, told, alarms, learned = learn_row(layout.fixed, learner, before, given, strict)
+    results = Results.learned(told, d).known(tally.last, y)
+    new = [*after, *jax.tree.leaves(tally.add(y, results))]
+    keep = [active & learned] * layout.state + [active] * (len(new) - layout.state)
+    leaves = [jnp.where(k, a, b) for k, a, b in zip(keep, new, leaves, strict=True)]
+    return leaves, results.numbers, alarms
+
+
+def _afresh(layout: Layout, learner: AbstractLearner, *leaves: Array) -> list[Array]:
+    """A stream whose learner forgets everything but how often it was saved (as `Live`)."""
+    _, watch, tally = layout.open(leaves)
+    state, fresh = learner.init(jax.random.key(tally.recoveries)), Watch.fresh(learner.dim_obs)
+    kept = eqx.tree_at(lambda s: s.strikes, watch.soundness, fresh.soundness.strikes)
+    begun = state, eqx.tree_at(lambda w: w.soundness, fresh, kept), tally
+    return list(raw_leaves(jax.tree.leaves(begun)))

@@ -1,0 +1,168 @@
+"""Streams by their keys: a table of states, moved on by batches of rows.
+
+    streams = Streams(SeasonalLearner(1))
+    results = streams.learn(keys, values)        # predicted first, then learned, row by row
+
+A batch holds rows of any streams in the order in which they came. What is told of a row depends on
+the rows of its own stream alone, to the bit: not on the batch, nor on the other streams.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from rmcvi.contract import AbstractLearner, Band
+from rmcvi.core.checks import check_int
+from rmcvi.scale.block import STEPS, Block, Results, Tally
+
+PAGE = 256
+"""Streams whose states lie side by side: a table grows without being copied."""
+AGES = 256
+"""Rows after which streams are of the same age: until then, those of one age share blocks, since
+all lanes of a block wait for one that has more to do, as in a warm-up."""
+
+
+class Streams:
+    """A learner for each key; a key that is new starts with nothing learned."""
+
+    def __init__(self, learner: AbstractLearner, seed: int = 0):
+        """Every stream is as a `Live` of its own with this learner and seed."""
+        self.learner, self.block = learner, Block(learner, seed)
+        self.keys: list[str] = []
+        self._places: dict[str, int] = {}
+        self._pages: list[np.ndarray] = []
+        self._rows, self._failing = np.zeros(0, int), np.zeros(0, bool)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._places
+
+    def place(self, key: str) -> int:
+        """The number of a stream; a new one is added."""
+        at = self._places.get(key)
+        return self.add(key, self.block.fresh) if at is None else at
+
+    def add(self, key: str, state: np.ndarray) -> int:
+        """A stream as `state` gave it; returns its number."""
+        at = len(self.keys)
+        if at == PAGE * len(self._pages):
+            self._pages.append(np.empty((PAGE, len(self.block.fresh)), self.block.fresh.dtype))
+            self._rows = np.concatenate([self._rows, np.zeros(PAGE, int)])
+            self._failing = np.concatenate([self._failing, np.zeros(PAGE, bool)])
+        self._places[key] = at
+        self.keys.append(key)
+        self.state(at)[:] = state
+        tally = self.block.tallies(state[None])
+        self._rows[at], self._failing[at] = tally.rows[0], (tally.failing[0] > 0.5).any()
+        return at
+
+    def state(self, at: int) -> np.ndarray:
+        """The numbers of a stream, in their place."""
+        return self._pages[at // PAGE][at % PAGE]
+
+    def learn(
+        self, keys: Sequence[str], y: Any, u: Any | None = None, dt: Any | None = None
+    ) -> Results:
+        """Predict each row, then learn from it; arrays (rows, ..) in the order of the rows.
+
+        Args:
+            keys: whose rows they are.
+            y: values (rows, dy), NaN = not observed.
+            u: inputs (rows, du).
+            dt: lengths of the steps (rows,), 1 by default.
+        """
+        values = np.asarray(y, float)
+        n, du = len(keys), self.learner.dim_input
+        if values.shape != (n, self.learner.dim_obs):
+            raise ValueError(f"y: got {values.shape}, expected {(n, self.learner.dim_obs)}")
+        inputs = np.zeros((n, 0)) if u is None else np.asarray(u, float)
+        if inputs.shape != (n, du):
+            raise ValueError(f"u: got {inputs.shape}, expected {(n, du)}")
+        steps = np.ones(n) if dt is None else np.asarray(dt, float)
+        values = np.where(np.isfinite(values), values, np.nan)
+        which = np.fromiter(map(self.place, keys), int, n)
+        return self.learn_places(which, np.concatenate([values, inputs, steps[:, None]], 1))
+
+    def learn_places(self, which: np.ndarray, rows: np.ndarray) -> Results:
+        """As `learn`, for streams by their numbers and rows with all that a block takes."""
+        order = np.argsort(which, kind="stable")
+        streams, first, counts = np.unique(which[order], return_index=True, return_counts=True)
+        told = np.empty((len(rows), 6 * self.learner.dim_obs + 3))
+        ages = np.minimum(self._rows[streams], AGES)
+        together = np.lexsort((-counts, ages))
+        for begin in range(0, len(together), self.block.lanes):
+            these = together[begin : begin + self.block.lanes]
+            self._block(streams[these], first[these], counts[these], rows, order, told)
+        self._rows[streams] += counts
+        results = Results.of(told, self.learner.dim_obs)
+        last = order[first + counts - 1]
+        self._failing[streams] = (results.failure[last] > 0.5).any(1)
+        return results
+
+    def _block(
+        self,
+        streams: np.ndarray,
+        first: np.ndarray,
+        counts: np.ndarray,
+        rows: np.ndarray,
+        order: np.ndarray,
+        told: np.ndarray,
+    ) -> None:
+        """All rows of a block's streams: those of stream i are `order[first[i] + ..]`."""
+        spare = self.block.lanes - len(streams)
+        states = np.stack([*map(self.state, streams.tolist()), *[self.block.fresh] * spare])
+        first, left = (np.concatenate([v, np.zeros(spare, int)]) for v in (first, counts))
+        while left.any():
+            steps = np.arange(min(STEPS, left.max()))[:, None]
+            at = order[np.minimum(first + steps, len(order) - 1)]
+            states, numbers, done = self.block.advance(states, rows[at], np.minimum(left, STEPS))
+            did = steps < done
+            told[at[did]] = numbers[did]
+            first, left = first + done, left - done
+        for at, state in zip(streams.tolist(), states, strict=False):
+            self.state(at)[:] = state
+
+    def open(self, key: str) -> tuple[PyTree, Tally]:
+        """The learner's state of a stream, and how it has fared."""
+        if key not in self._places:
+            raise ValueError(f"key: got {key!r}, expected one of the {len(self)} streams")
+        state, _, tally = self.block.open(self.state(self._places[key]))
+        return state, tally
+
+    def forecast(
+        self,
+        key: str,
+        horizon: int,
+        u: Any | None = None,
+        dt: Any | None = None,
+        *,
+        level: float = 0.9,
+    ) -> Band:
+        """The next rows of a stream with their central intervals."""
+        state, _ = self.open(key)
+        return self.learner.forecast(state, check_int("horizon", horizon), u, dt, level=level)
+
+    def numbers(self, keys: Sequence[str]) -> list[int]:
+        """The numbers, from 1, of the last rows of streams: those of a batch just learned."""
+        left = {key: int(self._rows[self._places[key]]) for key in set(keys)}
+        found = []
+        for key in reversed(keys):
+            found.append(left[key])
+            left[key] -= 1
+        return found[::-1]
+
+    @property
+    def failing(self) -> int:
+        """Streams with a sensor that fails now."""
+        return int(self._failing[: len(self)].sum())
+
+    def tallies(self) -> Tally:
+        """How all streams have fared, with a leading axis in the order of `keys`."""
+        pages = [self.block.tallies(page) for page in self._pages]
+        every = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(self)], *pages)
+        return every if pages else Tally.fresh(self.learner.dim_obs)

@@ -1,0 +1,91 @@
+"""A source of many streams, a cheap learner, and how to begin a fleet here."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmcvi.app.fleet.plan import FleetPlan
+from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.run.plan import make_plan
+from rmcvi.app.sources import first_stream, read
+
+CHEAP = """
+import os, time, rmcvi
+from rmcvi.app.fleet import shard
+
+class Raw(rmcvi.baselines.Persistence):
+    units = "raw"
+
+def make(columns, inputs):
+    if "SLOWLY" in os.environ:  # small batches, so that a signal meets a run that is going on
+        shard.ROWS, shard.STREAM_ROWS, shard.SHARE = 40, 1, 0.0
+        learn = shard.Streams.learn
+        shard.Streams.learn = lambda *given: time.sleep(0.03) or learn(*given)
+    return Raw(columns, inputs)
+"""
+MODEL = "cheap:make"
+KEYS, ROWS = 9, 120
+
+
+def make_source(folder: Path, keys: int = KEYS, rows: int = ROWS) -> Path:
+    """Streams of two columns side by side, some with gaps and one that joins late."""
+    (folder / "cheap.py").write_text(CHEAP)
+    rng = np.random.default_rng(3)
+    walks = rng.normal(size=(rows, keys, 2)).cumsum(0)
+    lines = ["time,sensor,flow,heat"]
+    for t in range(rows):
+        for k in range(keys):
+            late, absent = k == keys - 1 and t < 40, rng.uniform() < 0.05
+            if late or absent:
+                continue
+            cells = [f"{v:.5f}" if rng.uniform() < 0.95 else "" for v in walks[t, k]]
+            day, hour = 1 + t // 24, t % 24
+            lines.append(f"2026-01-{day:02d}T{hour:02d}:00:00,pump {k},{','.join(cells)}")
+    path = folder / "plant.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def begin(source: Path, out: Path, shards: int, bad: str = "error", every: int = 100) -> FleetPlan:
+    """A fleet of which nothing was learned yet."""
+    plan = make_plan(
+        str(source),
+        first_stream(read(source, on_bad_row=bad), "sensor"),
+        MODEL,
+        0.9,
+        0,
+        "2026-01-01",
+        calendar=[],
+        season=[],
+        follow=False,
+        on_bad_row=bad,
+        limit=None,
+        checkpoint_every=every,
+    )
+    out.mkdir()
+    made = FleetPlan(plan, "sensor", shards)
+    made.write(out)
+    return made
+
+
+def finish(out: Path, shards: int) -> None:
+    """All shards to their end, one after the other."""
+    for number in range(shards):
+        shard = Shard(out, number, MODEL)
+        for _ in shard.run():
+            pass
+        shard.close()
+
+
+def output(out: Path) -> list[str]:
+    """All lines by key and row."""
+    import json
+
+    lines = [line for p in out.glob("estimates-*.jsonl") for line in p.read_text().splitlines()]
+
+    def place(line: str) -> Any:
+        plain = json.loads(line)
+        return plain["key"], plain["row"]
+
+    return sorted(lines, key=place)

@@ -1,0 +1,193 @@
+"""Shards: every stream is a run of its own, and a kill at any moment costs nothing."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+
+from rmcvi import Live
+from rmcvi.app.fleet import shard as shard_module
+from rmcvi.app.fleet.opened import OpenedFleet
+from rmcvi.app.fleet.resharding import reshard
+from rmcvi.app.fleet.routing import owner
+from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.run.speech import Refusal
+from rmcvi.app.sources import DataError, keyed, read
+from tests.fleet._fleets import KEYS, MODEL, begin, finish, make_source, output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The source, and a fleet of one shard that met no trouble."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        begin(make_source(folder), folder / "whole", 1)
+        finish(folder / "whole", 1)
+        yield folder
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches, and a checkpoint whenever rows enough were learned."""
+    for name, value in (("ROWS", 70), ("STREAM_ROWS", 1), ("SHARE", 0.0)):
+        monkeypatch.setattr(shard_module, name, value)
+
+
+def test_every_stream_is_a_run_of_its_own(folder: Path) -> None:
+    """The rows of a key alone, through `Live`: gaps filled and scored as there."""
+    lines = [json.loads(line) for line in output(folder / "whole")]
+    assert len({line["key"] for line in lines}) == KEYS
+    header, *rows = (folder / "plant.csv").read_text().splitlines()
+    cheap = importlib.import_module("cheap")
+    for key in ("pump 0", f"pump {KEYS - 1}"):
+        path = folder / "alone.csv"
+        path.write_text("\n".join([header, *(r for r in rows if f",{key}," in r)]) + "\n")
+        alone = list(read(path, columns=["flow", "heat"]))
+        live = Live(["flow", "heat"], learner=cheap.make(2, 0))
+        found = live.learn_many(np.array([row.y for row in alone]), dt=[r.dt for r in alone])
+        mine = [line for line in lines if line["key"] == key]
+        assert [line["row"] for line in mine] == list(range(1, len(alone) + 1))
+        told = np.array([[line["flow.mean"], line["heat.high"]] for line in mine], float)
+        expected = np.stack([found.mean[:, 0], found.high[:, 1]], 1)
+        np.testing.assert_allclose(told, expected, rtol=1e-8)
+
+
+def test_blocks_and_records_are_read_alike(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain rows by the thousand, or all of them one by one: the same bytes."""
+    monkeypatch.setattr(keyed, "suits", lambda *_: False)
+    begin(folder / "plant.csv", tmp_path / "run", 1)
+    finish(tmp_path / "run", 1)
+    assert output(tmp_path / "run") == output(folder / "whole")
+
+
+@pytest.mark.usefixtures("small")
+def test_tables_are_read_alike(folder: Path, tmp_path: Path) -> None:
+    """A Parquet file with dates and numbers, by two shards, one of which stops and goes on."""
+    table = tmp_path / "plant.parquet"
+    polars.read_csv(folder / "plant.csv", try_parse_dates=True).write_parquet(table)
+    begin(table, tmp_path / "run", 2)
+    shard = Shard(tmp_path / "run", 1, MODEL)
+    for _ in zip(range(2), shard.run(), strict=False):
+        pass
+    shard.save()
+    shard.close()
+    finish(tmp_path / "run", 2)
+    assert output(tmp_path / "run") == output(folder / "whole")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("shards", [1, 2])
+def test_left_at_any_batch_it_goes_on(folder: Path, tmp_path: Path, shards: int) -> None:
+    """As if killed: nothing is saved; the next one starts from the last checkpoint."""
+    out = tmp_path / "run"
+    begin(folder / "plant.csv", out, shards)
+    rng = np.random.default_rng(shards)
+    for number in range(shards):
+        done = False
+        while not done:
+            shard = Shard(out, number, MODEL)
+            shard.save, save = (lambda: None), shard.save  # a kill does not save
+            batches = int(rng.integers(1, 6))
+            for told, _ in zip(shard.run(), range(batches), strict=False):
+                save() if rng.uniform() < 0.5 else None
+                done = told.done
+            if done:
+                save()
+            shard.close()
+    assert output(out) == output(folder / "whole")
+
+
+@pytest.mark.usefixtures("small")
+def test_shards_may_become_more_or_fewer(folder: Path, tmp_path: Path) -> None:
+    """In the midst of the source, with shards that are not equally far."""
+    out = tmp_path / "run"
+    fleet = begin(folder / "plant.csv", out, 2)
+    for number, batches in ((0, 2), (1, 4)):
+        shard = Shard(out, number, MODEL)
+        for _ in zip(range(batches), shard.run(), strict=False):
+            pass
+        shard.save()
+        shard.close()
+
+    def onward(place: Any) -> Any:
+        for number in range(2):
+            shard = Shard(out, number, MODEL)
+            yield from shard.run(place)
+            shard.close()
+
+    fleet = reshard(out, fleet, 3, onward)
+    assert fleet.shards == 3
+    finish(out, 3)
+    assert output(out) == output(folder / "whole")
+    ranked, whole = (OpenedFleet(p, MODEL).ranked() for p in (out, folder / "whole"))
+    assert ranked == whole
+
+
+def test_one_shard_more_takes_its_share() -> None:
+    """And no other key moves."""
+    keys = [f"meter-{i}" for i in range(2000)]
+    before, after = ([owner(key, n) for key in keys] for n in (4, 5))
+    moved = [b for a, b in zip(before, after, strict=True) if a != b]
+    assert set(moved) == {4}
+    # a fifth of them, within five standard errors
+    assert abs(len(moved) - 400) < 5 * (2000 * 0.2 * 0.8) ** 0.5
+
+
+def test_bad_rows_are_told_and_kept(folder: Path, tmp_path: Path) -> None:
+    """No key, no number, the same time twice, too few cells."""
+    text = (folder / "plant.csv").read_text()
+    bad = [
+        "2026-01-06T01:00:00,,1,2",
+        "2026-01-06T01:00:00,pump 0,broken,2",
+        "2026-01-06T01:00:00,pump 0,1,2",
+        "2026-01-06T02:00:00,pump 1",
+    ]
+    source, out = tmp_path / "bad.csv", tmp_path / "run"
+    source.write_text(text + "\n".join(bad) + "\n")
+    begin(source, out, 1, bad="missing")
+    finish(out, 1)
+    opened = OpenedFleet(out, MODEL)
+    assert opened.counts.bad == {"no_key": 1, "text": 1, "repeated": 1, "ragged": 1}
+    assert len((out / "rejected-0-0.jsonl").read_text().splitlines()) == 4
+    assert "1 row without a key; the first: " in opened.counts.describe()[0]
+    strict = tmp_path / "strict"
+    begin(source, strict, 1)
+    with pytest.raises(DataError, match=r"column 'sensor': got nothing, expected a key"):
+        finish(strict, 1)
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(folder: Path, tmp_path: Path) -> None:
+    """And with both lost it is refused in words."""
+    out = tmp_path / "run"
+    begin(folder / "plant.csv", out, 1)
+    finish(out, 1)
+    segments = sorted((out / "shard-0-0").glob("segment-*"))
+    segments[-1].write_bytes(segments[-1].read_bytes()[:-1])
+    finish(out, 1)
+    assert output(out) == output(folder / "whole")
+    for path in (out / "shard-0-0").glob("segment-*"):
+        path.write_bytes(b"")
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        Shard(out, 0, MODEL)
+
+
+def test_questions_are_answered(folder: Path) -> None:
+    """Ranks, a forecast, and a key that is not there."""
+    opened = OpenedFleet(folder / "whole", MODEL)
+    ranked = opened.ranked()
+    assert len(ranked) == KEYS and {"key", "failure", "coverage"} <= ranked[0].keys()
+    stream = opened.stream("pump 0")
+    assert stream.forecast([None] * 3, 0.9).shape == (3, 2, 3)
+    with pytest.raises(Refusal, match=r"did you mean 'pump 0'"):
+        opened.stream("pump0")
+    with pytest.raises(Refusal, match=r"expected fleet\.json"):
+        OpenedFleet(folder)

@@ -7,8 +7,8 @@ a running mean over k values, each column has K statistics x = m_k^2,
     rhythm:               of sqrt(12) (1/2 - p), k = 16
 
 whose mean is 1 / (2 k - 1) and whose tail falls by e in twice that if predictions are calibrated.
-A sum of errors is what a forecast k values ahead would have missed: slow failures, which every
-one-step prediction follows, show there. Values of x above a bound, `over` times their own mean, are
+Where a column keeps what it gains, the sum of k errors is that of a forecast k ahead: what is slow,
+which every one-step prediction follows, shows there. Values of x above `over` times their mean are
 exceedances; those with pauses of at most `pause` values a cluster. Clusters come at a rate lambda,
 and their peaks exceed the bound by a generalised Pareto law with moments f and s (peaks over
 threshold), all learned from the column's past:
@@ -16,8 +16,9 @@ threshold), all learned from the column's past:
     shape xi = (1 - f^2 / (s - f^2)) / 2,    scale f (1 - xi),
     r(x) = 10 000 lambda (1 + xi (x - bound) / scale)^(-1 / xi).
 
-So often is the like met in 10 000 values. The score is 1 / (1 + K min r): K min r bounds how often
-any of them does the like.
+So often is the like met in 10 000 values. What does not rise above its cluster's peak is no news:
+there x counts as the bound. The score is 1 / (1 + K min r): K min r bounds how often any of them
+does the like.
 """
 
 import math
@@ -34,8 +35,8 @@ ROWS = 10_000.0
 """Values in which false alarms are counted: five weeks of five minutes, a year of hours."""
 JUMP, LEVEL, DRIFT, RHYTHM = 1, 2, 3, 4
 """What a statistic is about."""
-_FARTHEST = 10.0
-"""Largest g: an absurd error is as unusual as a large one, and soon forgotten."""
+_FARTHEST, _ABSURD = 10.0, 1000.0
+"""Largest g. Beyond its square an error is absurd: as a jump it counts a tenth, up to this."""
 _LEAST_SHAPE, _MOST_SHAPE = 1e-3, 0.45
 """An exponential tail; one that nearly has no variance, beyond which moments say nothing."""
 _PEAK = 30.0
@@ -97,10 +98,14 @@ class AnomalyMonitor(eqx.Module):
     """Values that means and rates remember."""
     error_memory: float = eqx.field(static=True, default=2000.0)
     """Values that the error's size remembers."""
-    prior: float = eqx.field(static=True, default=30.0)
-    """Peaks that the first moments are worth, those of calibrated predictions."""
+    prior: float = eqx.field(static=True, default=60.0)
+    """Peaks that the first moments are worth: those of calibrated predictions, a little heavier."""
+    shape: float = eqx.field(static=True, default=0.2)
+    """The first shape."""
     most: float = eqx.field(static=True, default=200.0)
     """Peaks that the moments remember."""
+    news: float = eqx.field(static=True, default=0.5)
+    """Rise above a cluster's peak, in mean peaks, that is news."""
     warmup: int = eqx.field(static=True, default=100)
     """Values of a column before it has a score."""
 
@@ -110,6 +115,8 @@ class AnomalyMonitor(eqx.Module):
         check_real("over", self.over, 1.0)
         check_int("pause", self.pause)
         check_int("warmup", self.warmup, 0)
+        check_real("shape", self.shape, 0.0, 0.5)
+        check_real("news", self.news, 0.0)
         for name in ("memory", "error_memory", "prior", "most"):
             check_real(name, getattr(self, name), 1.0)
 
@@ -124,9 +131,9 @@ class AnomalyMonitor(eqx.Module):
             recent=zero,
             usual=mean,
             rate=zero + _RATE,
-            # Exponential peaks: a squared normal falls by e in twice its mean.
+            # A squared normal falls by e in twice its mean.
             first=2.0 * mean,
-            second=8.0 * mean**2,
+            second=4.0 * mean**2 * (1.0 + 1.0 / (1.0 - 2.0 * self.shape)),
             clusters=zero + self.prior,
             peak=zero,
             quiet=zero,
@@ -140,7 +147,7 @@ class AnomalyMonitor(eqx.Module):
         p_value: Float[Array, "dy"],
         spread: Float[Array, "dy"],
     ) -> tuple[AnomalyState, Anomaly]:
-        """Take in one row; a column that is NaN keeps its state and its verdict.
+        """Take in one row; a column that is NaN keeps its state, and is no news.
 
         Args:
             state: what is known so far.
@@ -149,10 +156,10 @@ class AnomalyMonitor(eqx.Module):
             spread: predictive standard deviation, the error's first size.
         """
         known = jnp.isfinite(error) & jnp.isfinite(p_value)
-        state, g = self._scaled(state, jnp.where(known, error, 0.0), known, spread)
+        state, jump, g = self._scaled(state, jnp.where(known, error, 0.0), known, spread)
         h = math.sqrt(12.0) * (0.5 - jnp.where(known, p_value, 0.5))
         about = np.array(self.about)[:, None]
-        new = jnp.where(about == RHYTHM, h[None], g[None])
+        new = jnp.where(about == RHYTHM, h[None], jnp.where(about == JUMP, jump[None], g[None]))
         memories = jnp.asarray(np.array(self.memories, float)[:, None], float)
         moved = state.recent + (new - state.recent) / memories
         recent = jnp.where(known[None], moved, state.recent)
@@ -171,23 +178,27 @@ class AnomalyMonitor(eqx.Module):
 
     def _scaled(
         self, state: AnomalyState, error: Array, known: Bool[Array, "dy"], spread: Array
-    ) -> tuple[AnomalyState, Float[Array, "dy"]]:
-        """The error in units of its size, which then follows it."""
+    ) -> tuple[AnomalyState, Float[Array, "dy"], Float[Array, "dy"]]:
+        """The error in units of its size, which then follows it: bounded for jumps, and for all."""
         away, begun = jnp.abs(error), state.size > 0.0
         first = jnp.where(jnp.isfinite(spread) & (spread > 0.0), spread, away)
         size = jnp.where(begun, state.size, first)
-        ratio = jnp.where(size > 0.0, jnp.minimum(away / size, _FARTHEST), 0.0)
+        ratio = jnp.where(size > 0.0, jnp.minimum(away / size, _ABSURD), 0.0)
+        counted = jnp.minimum(ratio, _FARTHEST)
+        jump = jnp.maximum(counted, ratio / _FARTHEST)
         count = state.count + known
-        weight = 1.0 / jnp.minimum(count + _START, self.error_memory)
-        moved = size * jnp.sqrt(1.0 + weight * (ratio**2 - 1.0))
+        weight = 1.0 / jnp.minimum(count + 1.0, self.error_memory)
+        moved = size * jnp.sqrt(1.0 + weight * (counted**2 - 1.0))
         state = eqx.tree_at(
             lambda s: (s.count, s.size), state, (count, jnp.where(known, moved, state.size))
         )
-        return state, jnp.sign(error) * ratio
+        return state, jnp.sign(error) * jump, jnp.sign(error) * counted
 
     def _often(self, state: AnomalyState) -> Float[Array, "k dy"]:
         """How often the like is met in 10 000 values."""
         excess = jnp.maximum(state.recent**2 - self.over * state.usual, 0.0)
+        news = (state.peak <= 0.0) | (excess > state.peak + self.news * state.first)
+        excess = jnp.where(news, excess, 0.0)
         variance = jnp.maximum(state.second - state.first**2, 1e-6 * state.first**2)
         shape = 0.5 * (1.0 - state.first**2 / variance)
         shape = jnp.clip(shape, _LEAST_SHAPE, _MOST_SHAPE)

@@ -101,6 +101,8 @@ class Found:
     """Rows from a window's start to its first alarm, in widths."""
     score: float
     """Streaming score of the episodes' first rows, before it is scaled."""
+    row_score: float
+    """The same of all rows with an alarm, as the benchmark has it."""
 
 
 def judge(on: np.ndarray, labelled: Labelled) -> Found:
@@ -112,8 +114,9 @@ def judge(on: np.ndarray, labelled: Labelled) -> Found:
         if len(rows):
             delays.append((rows[0] - first) / (last - first + 1))
     false = sum(1 for a, b in episodes(on) if (place[a : b + 1] < 0).all())
-    raw = streaming_score(onsets(on), labelled)
-    return Found(len(delays), len(labelled.windows), false, labelled.months, tuple(delays), raw)
+    scores = (streaming_score(rows, labelled) for rows in (onsets(on), on))
+    windows = len(labelled.windows)
+    return Found(len(delays), windows, false, labelled.months, tuple(delays), *scores)
 
 
 def streaming_score(on: np.ndarray, labelled: Labelled) -> float:
@@ -142,16 +145,17 @@ def total(found: Sequence[Found]) -> Mapping[str, float]:
         "false_per_month": sum(f.false for f in found) / months,
         "delay": float(np.median(delays)) if delays else float("nan"),
         "score": scaled(sum(f.score for f in found), windows),
+        "row_score": scaled(sum(f.row_score for f in found), windows),
     }
 
 
-def best_threshold(
+def sweep(
     scores: Mapping[str, np.ndarray], labelled: Mapping[str, Labelled], tried: np.ndarray
-) -> tuple[float, float]:
-    """The threshold of rows, one for all streams, with the best streaming score, and that score."""
-    windows = sum(len(part.windows) for part in labelled.values())
+) -> list[dict[str, Found]]:
+    """What is found on each stream with each threshold that is tried."""
+    return [{n: judge(scores[n] >= t, labelled[n]) for n in scores} for t in tried]
 
-    def raw(threshold: float) -> float:
-        return sum(streaming_score(scores[n] >= threshold, labelled[n]) for n in labelled)
 
-    return max(((float(t), scaled(raw(t), windows)) for t in tried), key=lambda pair: pair[1])
+def best(swept: Sequence[Mapping[str, Found]], names: Sequence[str], key: str) -> int:
+    """The place of the threshold, one for all of these streams, with the best score `key`."""
+    return int(np.argmax([total([found[n] for n in names])[key] for found in swept]))

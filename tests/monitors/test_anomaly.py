@@ -50,7 +50,7 @@ def reference(error: np.ndarray, p_value: np.ndarray) -> np.ndarray:
         second = first**2 * (1.0 + 1.0 / 0.6)
         for t in range(len(error)):
             if not seen[t]:
-                often[k, t] = 1e4 * rate
+                often[k, t] = 1e4 * max(rate, 1 / 5000)
                 continue
             m += (values[t] - m) / memory
             bound = 6.0 * mean
@@ -58,7 +58,7 @@ def reference(error: np.ndarray, p_value: np.ndarray) -> np.ndarray:
             xi = np.clip(0.5 * (1.0 - first**2 / (second - first**2)), 1e-3, 0.45)
             law = stats.genpareto(xi, scale=first * (1.0 - xi))
             news = over > 0.0 and (peak == 0.0 or over > peak + 0.5 * first)
-            often[k, t] = 1e4 * rate * (law.sf(over) if news else 1.0)
+            often[k, t] = 1e4 * max(rate, 1 / 5000) * (law.sf(over) if news else 1.0)
             begins, quiet = over > 0.0 and peak == 0.0, 0 if over > 0.0 else quiet + 1
             rate += (begins - rate) / n
             mean += (min(m * m, 2.0 * bound) - mean) / n
@@ -144,6 +144,13 @@ def test_each_kind_of_failure_is_found_and_named(kind: str, about: int) -> None:
     assert heard.mean() >= 0.9 and right.sum() >= 2 / 3 * heard.sum()
     begun = (first - age[first, columns] + 1)[right]
     assert np.abs(np.median(begun)) <= (32 if kind == "drift" else 5)
+
+
+def test_what_never_exceeds_its_bound_is_not_unusual() -> None:
+    """Predictions far too wide: no statistic moves, and no score grows while nothing happens."""
+    error = 0.1 * errors(6)[:, :4]
+    score = np.asarray(watched(jnp.asarray(error), jnp.asarray(p_values(error))).score)
+    assert (score[1000:] < 0.5).all()
 
 
 def test_columns_do_not_touch_one_another() -> None:

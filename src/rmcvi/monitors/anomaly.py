@@ -203,7 +203,8 @@ class AnomalyMonitor(eqx.Module):
         shape = 0.5 * (1.0 - state.first**2 / variance)
         shape = jnp.clip(shape, _LEAST_SHAPE, _MOST_SHAPE)
         reach = jnp.log1p(shape * excess / (state.first * (1.0 - shape)))
-        return ROWS * state.rate * jnp.exp(-reach / shape)
+        # Clusters that never came are no rarer than what is remembered.
+        return ROWS * jnp.maximum(state.rate, 1.0 / self.memory) * jnp.exp(-reach / shape)
 
     def _learn(self, state: AnomalyState, known: Bool[Array, "dy"]) -> AnomalyState:
         """Means, rates, and the moments of the peaks."""

@@ -91,7 +91,7 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def _follow(live: Live, y: np.ndarray, dt: np.ndarray, workspace: Workspace) -> Arrays:
+def _follow(live: Live, y: np.ndarray, dt: np.ndarray, workspace: Workspace) -> dict[str, Any]:
     """Our score and alarms, and every rival's score."""
     told = live.learn_many(y, dt=dt)
     sentences = list(dict.fromkeys(s for row in told.alarms for s in row))
@@ -107,7 +107,9 @@ def _rivals() -> list[str]:
 
 def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     """Windows found, delays, false episodes and the streaming score, by detector and stream."""
-    labelled = {n: Labelled.of(f["time"], _pairs(f["windows"])) for n, f in found.items()}
+    labelled = {
+        n: Labelled.of(np.asarray(f["time"]), _pairs(f["windows"])) for n, f in found.items()
+    }
     each = {n: judge(np.asarray(f["alarms"], bool), labelled[n]) for n, f in found.items()}
     overall: dict[str, Any] = {"alarms": dict(total(list(each.values())))}
     for name in (OURS, *_rivals()):

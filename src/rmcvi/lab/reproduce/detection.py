@@ -134,7 +134,7 @@ def scaled(raw: float, windows: int) -> float:
     return 100.0 * (raw + windows) / (2.0 * windows)
 
 
-def total(found: Sequence[Found]) -> Mapping[str, float]:
+def total(found: Sequence[Found]) -> Mapping[str, float | int]:
     """Over all streams."""
     windows, months = sum(f.windows for f in found), sum(f.months for f in found)
     delays = [d for f in found for d in f.delays]

@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 import rmcvi
+from rmcvi.app.run import plan
 from rmcvi.app.run.directory import Directory
-from rmcvi.app.run.estimates import FIELDS, Field, field_names
+from rmcvi.app.run.estimates import FIELDS, FIRST_FIELDS, Field, field_names
 from rmcvi.app.run.output import Lines
 from rmcvi.app.run.reading import read
 from tests.cli._runs import MODEL, call, make_source, outputs
@@ -57,7 +58,7 @@ def test_a_new_field_is_one_entry(estimate: Any) -> None:
     assert (line["recoveries"], line["a.again"], line["b.again"], line["b"]) == (0, 0.25, 4, None)
     names = list(line)
     assert names.index("recoveries") == names.index("alarms") + 1
-    assert names.index("a.again") == names.index("a.failure") + 1
+    assert names.index("a.again") == names.index("a.anomaly") + 1
     assert names[-2:] == ["state.0.mean", "state.0.std"]
     assert [name for name in names if name in field_names(["a", "b"], range(1))] == field_names(
         ["a", "b"], range(1)
@@ -82,9 +83,13 @@ def test_run_json_names_the_fields(whole: Path) -> None:
     assert list(line)[6:] == expected
 
 
-def test_a_run_of_format_1_is_read_and_resumed(whole: Path, capsys: Any) -> None:
-    """As 0.1 wrote it: no fields. What it has learned so far, and what comes, is the same."""
-    done = call(capsys, "learn", "stream.csv", *MODEL, "--out", "old", "--limit", 40, "--force")
+def test_a_run_of_format_1_is_read_and_resumed(
+    whole: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As 0.1 wrote it: no fields in `run.json`, and in a line those of then; so it goes on."""
+    with monkeypatch.context() as then:
+        then.setattr(plan, "FIELDS", FIRST_FIELDS)
+        done = call(capsys, "learn", "stream.csv", *MODEL, "--out", "old", "--limit", 40, "--force")
     assert done.status == 0
     path = Path("old/run.json")
     about = json.loads(path.read_text())
@@ -94,7 +99,13 @@ def test_a_run_of_format_1_is_read_and_resumed(whole: Path, capsys: Any) -> None
     for words in (("report", "old"), ("inspect", "old", *MODEL), ("verify", "old")):
         assert call(capsys, *words).status == 0
     assert call(capsys, "resume", "old", *MODEL, "--limit", ROWS).status == 0
-    assert outputs(Path("old")) == outputs(whole)
+    old, new = (
+        [json.loads(line) for line in (run / "estimates.jsonl").read_text().splitlines()]
+        for run in (Path("old"), whole)
+    )
+    later = {f.name.replace("{column}", c) for f in FIELDS if f.since > 1 for c in about["columns"]}
+    assert len(later) == len(about["columns"])
+    assert old == [{k: v for k, v in line.items() if k not in later} for line in new]
 
 
 def test_a_field_of_the_future_is_refused(whole: Path, capsys: Any) -> None:
@@ -130,8 +141,8 @@ def test_verify_knows_the_fields(
 
 
 def test_the_plan_keeps_what_it_was_begun_with(whole: Path) -> None:
-    _, plan = Directory.open(whole)
-    fewer = replace(plan, fields=plan.fields[:-2])
+    _, kept = Directory.open(whole)
+    fewer = replace(kept, fields=kept.fields[:-2])
     assert [f.name for f in fewer.row_fields] == [f.name for f in FIELDS[:-2]]
 
 

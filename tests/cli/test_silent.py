@@ -17,6 +17,8 @@ import pytest
 import rmcvi
 from rmcvi.app.cli import commands
 from rmcvi.app.report.scores import score, summarise
+from rmcvi.app.run.plan import Plan
+from rmcvi.app.run.progress import alarm_lines
 from rmcvi.app.run.reading import read
 from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import Refusal, printable
@@ -124,6 +126,33 @@ def test_alarms_are_counted_alike(told: Any, capsys: Any) -> None:
     summary = json.loads(Path("alarms/summary.json").read_text())
     run = read(Path("alarms"))
     assert summary["alarms"] == summarise(run, score(run))["alarms"] == {"Ow.": 3}
+
+
+def test_a_handful_of_lines_for_many_alarms() -> None:
+    """The last alarm of a column, with the number of all; of five columns at most."""
+    alarms = {f"a: jumped at row {i}.": 1 for i in range(20)} | {"b: stuck.": 2}
+    lines = alarm_lines(alarms)
+    assert lines == [
+        "Alarm, the last of 20: a: jumped at row 19.",
+        "Alarm, 2 times: b: stuck.",
+        "All 22 alarms are in summary.json.",
+    ]
+    many = alarm_lines({f"c{i}: stuck.": 1 for i in range(9)})
+    assert len(many) == 6 and many[4] == "Alarm, once: c8: stuck."
+    assert alarm_lines({}) == [] and alarm_lines({"Ow.": 1}) == ["Alarm, once: Ow."]
+
+
+def test_the_sensitivity_is_checked_and_kept(capsys: Any) -> None:
+    for wrong in ("0", "-1", "nan", "inf"):
+        done = call(capsys, *LEARN, "--out", "none", "--sensitivity", wrong)
+        assert done.status == 2 and "--sensitivity: got" in done.err and not Path("none").exists()
+    assert call(capsys, *LEARN, "--out", "keen", "--sensitivity", 30, "--no-report").status == 0
+    about = json.loads(Path("keen/run.json").read_text())
+    assert about["options"]["sensitivity"] == 30.0
+    plan = Plan.from_json(about, "run.json").trusted(MODEL[1])
+    assert plan.live().sensitivity == 30.0
+    rows = [json.loads(line) for line in Path("keen/estimates.jsonl").read_text().splitlines()]
+    assert all(0.0 <= row["co.anomaly"] <= 1.0 for row in rows)
 
 
 def test_scores_of_another_kind_are_refused() -> None:

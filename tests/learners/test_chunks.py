@@ -12,7 +12,7 @@ import rmcvi
 from rmcvi.baselines import Persistence
 from rmcvi.contract import Diagnostics
 from rmcvi.learners import CAPACITY, Alarm, Estimates
-from rmcvi.learners.episodes import Episodes
+from rmcvi.learners.episodes import Episodes, Verdicts
 from rmcvi.learners.values import table
 from tests.learners._resumed import small_learner
 from tests.learners.test_cost import TRACED, Counting
@@ -158,7 +158,7 @@ def test_episodes_of_any_cut() -> None:
     y[120:260, 1] = np.nan
     y[300:330] = 1.0
     last = np.vstack([np.full((1, 3), np.nan), y[:-1]])
-    kind = rng.integers(0, 4, y.shape) * (rng.random(y.shape) < 0.05)
+    kind = rng.integers(0, 7, y.shape) * (rng.random(y.shape) < 0.05)
     flags = rng.choice([0, int(Alarm.UNSOUND), int(Alarm.LOST)], 400, p=[0.96, 0.02, 0.02])
     band = (np.zeros(y.shape), np.full(y.shape, -1.5), np.full(y.shape, 1.5))
 
@@ -166,7 +166,8 @@ def test_episodes_of_any_cut() -> None:
         episodes, told = Episodes(["a", "b", "c"]), []
         for rows in np.split(np.arange(400), cuts):
             bands = tuple(part[rows] for part in band)
-            told += episodes.step(y[rows], last[rows], bands, kind[rows], flags[rows])
+            verdicts = Verdicts(kind[rows], 1.0 * (kind[rows] > 0), kind[rows] + 1.0)
+            told += episodes.step(y[rows], last[rows], bands, verdicts, flags[rows])
         return told, episodes.to_json()
 
     single = run(list(range(1, 400)))

@@ -8,10 +8,12 @@ import pytest
 
 import rmcvi
 from rmcvi.baselines import Persistence
-from rmcvi.learners.episodes import Episodes
-from rmcvi.learners.monitors import APART, OUTLYING, STUCK
+from rmcvi.learners.episodes import Episodes, Verdicts
+from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
 
 LENGTH, START = 160, 120
+SURE, AGE, CHANCE = 0.9, 1.0, " By chance: once in 90 000 rows."
+"""A score, the age of what it rests on, and what is said of it: 10 000 a / (1 - a)."""
 
 
 def told(change: str, columns: int = 2) -> list[tuple[str, ...]]:
@@ -66,7 +68,10 @@ def _step(episodes: Episodes, y: list[float], kind: list[int], half: float = 1.0
 def _one(episodes: Episodes, y: Any, last: Any, band: Any, kind: Any) -> tuple[str, ...]:
     """The alarms of a row of a learner that has none of its own."""
     bands = tuple(part[None] for part in band)
-    (told,) = episodes.step(y[None], last[None], bands, kind[None], np.zeros(1, int))
+    verdicts = Verdicts(
+        kind[None], np.where(kind > 0, SURE, 0.0)[None], np.full((1, len(kind)), AGE)
+    )
+    (told,) = episodes.step(y[None], last[None], bands, verdicts, np.zeros(1, int))
     return told
 
 
@@ -78,8 +83,8 @@ def test_an_alarm_lasts_while_values_are_outside_their_band() -> None:
         said = _step(episodes, [9.0 + 0.01 * i, 0.2], [0, 0])
         assert len(said) == 1
         episodes = Episodes(["a", "b"], json.loads(json.dumps(episodes.to_json())))
-    assert first == ["a: jumped to 9 at row 1, far outside its band."]
-    assert said == ["a: moved to a new level at row 1, from about 0 to about 9.005."]
+    assert first == ["a: jumped to 9 at row 1, far outside its band." + CHANCE]
+    assert said == ["a: moved to a new level at row 1, from about 0 to about 9.005." + CHANCE]
     ends = [_step(episodes, [0.3, 0.1], [0, 0]) for _ in range(4)]
     assert [len(v) for v in ends] == [1, 1, 0, 0]
 
@@ -93,7 +98,7 @@ def test_drift_and_erratic_values_are_said_so() -> None:
     said = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
     for value in (-8.0, 7.0, -9.0):
         said = _step(episodes, [value, 0.1], [OUTLYING, 0])
-    assert said == ["a: erratic since row 1; its values are far outside its band."]
+    assert said == ["a: erratic since row 1; its values are far outside its band." + CHANCE]
 
 
 def test_columns_that_stick_alone_are_named_alone() -> None:
@@ -105,7 +110,7 @@ def test_columns_that_stick_alone_are_named_alone() -> None:
         kind = np.array([STUCK if i > 6 else 0, 0])
         wide = (np.zeros(2), np.full(2, -99.0), np.full(2, 99.0))
         said = _one(episodes, y, np.array([0.5, moving - 1.0]), wide, kind)
-    assert said == ("a: stuck at 0.5 since row 0.",)
+    assert said == ("a: stuck at 0.5 since row 0." + CHANCE,)
 
 
 def test_a_gap_is_no_frozen_logger() -> None:
@@ -119,8 +124,36 @@ def test_a_gap_is_no_frozen_logger() -> None:
     said = ()
     for _ in range(20):
         said = _one(episodes, np.full(2, np.nan), last, wide, stuck)
-    assert said == ("a: stuck at 0.5 since row 0.",)
+    assert said == ("a: stuck at 0.5 since row 0." + CHANCE,)
     restored = Episodes(["a", "b"], json.loads(json.dumps(episodes.to_json())))
     for _ in range(4):
         said = _one(restored, last, last, wide, stuck)
     assert said == ("All columns: no value has changed since row 8; the logger has frozen.",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (MOVED, "a: its level has changed since row 6."),
+        (DRIFTING, "a: drifts since row 6: it keeps to one side of what is predicted."),
+        (RHYTHM, "a: its rhythm has changed since row 6."),
+    ],
+)
+def test_what_begins_slowly_says_since_when(kind: int, words: str) -> None:
+    """By the age of its statistic; what comes again after a short pause goes on."""
+    episodes, zero = Episodes(["a"]), np.zeros((30, 1))
+    codes = np.where(np.isin(np.arange(30), (9, 20))[:, None], kind, 0)
+    verdicts = Verdicts(codes, np.where(codes > 0, SURE, 0.0), zero + 5.0)
+    told = episodes.step(zero, zero, (zero, zero - 1.0, zero + 1.0), verdicts, np.zeros(30, int))
+    assert {s for row in told for s in row} == {words + CHANCE}
+    assert [i for i, row in enumerate(told) if row] == [9, 10, 11, 20, 21, 22]
+
+
+def test_the_sensitivity_is_the_threshold() -> None:
+    """An alarm where the score is above 1 / (1 + sensitivity)."""
+    zero, one = np.zeros((1, 1)), np.ones((1, 1))
+    for sensitivity, heard in ((1.0, True), (0.1, False), (0.12, True)):
+        episodes = Episodes(["a"], None, sensitivity)
+        verdicts = Verdicts(one.astype(int), SURE * one, one)
+        told = episodes.step(zero, zero, (zero, zero, zero), verdicts, np.zeros(1, int))
+        assert bool(told[0]) == heard

@@ -87,6 +87,7 @@ def arrays(rows: int, columns: int, seed: int = 0) -> Run:
         high=mean + half,
         filled=np.where(gone, mean, np.nan),
         failure=rng.beta(1, 12, value.shape),
+        anomaly=rng.beta(1, 12, value.shape),
         log_score=rng.normal(size=rows),
         elbo=rng.normal(size=rows),
         ess=rng.uniform(1, 100, size=rows),

@@ -27,6 +27,8 @@ from rmcvi.monitors.health import Alarm
 
 CAPACITY = 256
 """Rows of a chunk: the fixed cost of a call is then below a fiftieth of the work."""
+BLOCKS = 8
+"""Results of a row that have an entry per column."""
 
 
 class Rows(NamedTuple):
@@ -38,8 +40,11 @@ class Rows(NamedTuple):
     filled: np.ndarray
     """Posterior mean of a row; of use where nothing was observed."""
     failure: np.ndarray
+    anomaly: np.ndarray
     kind: np.ndarray
-    """Why a column has failed, as in `monitors`; 0 if it has not."""
+    """What the score rests on, as in `monitors`; 0 if on nothing yet."""
+    age: np.ndarray
+    """Rows since it began."""
     state_mean: np.ndarray
     state_std: np.ndarray
     log_score: np.ndarray
@@ -127,13 +132,13 @@ class Watch(eqx.Module):
 
 def unpack(results: np.ndarray, d: int) -> Rows:
     """The columns of a program's results by name."""
-    k = (results.shape[1] - 6 * d - 5) // 2
-    widths = np.cumsum([d] * 6 + [k, k])
+    k = (results.shape[1] - BLOCKS * d - 5) // 2
+    widths = np.cumsum([d] * BLOCKS + [k, k])
     *parts, numbers = np.split(results.astype(float), widths, axis=1)
     score, elbo, ess, alarms, recoveries = numbers.T
-    mean, low, high, filled, failure, kind, state_mean, state_std = parts
+    mean, low, high, filled, failure, anomaly, kind, age, state_mean, state_std = parts
     return Rows(
-        *(mean, low, high, filled, failure, kind, state_mean, state_std),
+        *(mean, low, high, filled, failure, anomaly, kind, age, state_mean, state_std),
         *(score, elbo, ess, alarms.astype(int), recoveries.astype(int)),
     )
 
@@ -200,7 +205,7 @@ def _advance(
     """
     learner = fixed.learner(arrays)
     law = jax.eval_shape(lambda v: learner.filter(fixed.unflatten(v)[0]).mean, leaves)
-    width = 6 * learner.dim_obs + 2 * law.size + 5
+    width = BLOCKS * learner.dim_obs + 2 * law.size + 5
 
     def goes_on(loop: Any) -> Bool[Array, ""]:
         i, alarms, sound, *_ = loop
@@ -243,9 +248,8 @@ def learn_row(
     law, own = learner.filter(state), learner.diagnostics(state, info)
     std = jnp.sqrt(jnp.maximum(jnp.diagonal(law.covariance, axis1=-2, axis2=-1), 0.0))
     spread = deviation(prediction, learner.level)
-    monitors, failure, kind, alarms = watch(
-        before.monitors, own, prediction, spread, values, filled
-    )
+    monitors, verdict = watch(before.monitors, own, prediction, spread, values, filled)
+    alarms = verdict.flags
     seeing = is_sound(monitors, strict[size : size + len(jax.tree.leaves(monitors))])
     monitors, sound = tree.where(seeing, monitors, before.monitors), sound & seeing
     soundness = before.soundness.conclude(prediction, values, predicted, sound)
@@ -259,7 +263,8 @@ def learn_row(
         soundness.recoveries,
     ]
     results = jnp.concatenate(
-        [prediction.mean, prediction.low, prediction.high, filled, failure, kind, law.mean, std]
+        [prediction.mean, prediction.low, prediction.high, filled]
+        + [verdict.failure, verdict.anomaly, verdict.kind, verdict.age, law.mean, std]
         + [v[None].astype(float) for v in numbers]
     )
     # Not what was kept: to choose between two states would be to copy them at every row.

@@ -1,7 +1,7 @@
-"""Alarms in words: which column, what happened, since which row.
+"""Alarms in words: which column, what happened, since which row, and how sure.
 
 A sentence does not change while what it says goes on, so that episodes can be counted by their
-sentences. Rows are counted from 1.
+sentences; what comes again within `PAUSE` rows goes on. Rows are counted from 1.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmcvi.learners.monitors import APART, OUTLYING, STUCK
+from rmcvi.core.remarks import PAUSE
+from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
+from rmcvi.monitors.anomaly import ROWS
 from rmcvi.monitors.health import Alarm
 
 CALM = 3
@@ -36,6 +38,20 @@ class Episode:
     outside: list[float] = field(default_factory=list)
     """The first values outside their band."""
     calm: int = 0
+    sure: str = ""
+    """How often chance does the like, said at the end of the sentence."""
+    ended: int = 0
+    """The last row of an alarm that is over."""
+
+
+class Verdicts(NamedTuple):
+    """What the monitors think of each value, (rows, columns)."""
+
+    kind: np.ndarray
+    """What the score rests on."""
+    anomaly: np.ndarray
+    age: np.ndarray
+    """Rows since that began."""
 
 
 class _Counted(NamedTuple):
@@ -59,16 +75,23 @@ def _carried(values: np.ndarray, start: np.ndarray) -> np.ndarray:
 class Episodes:
     """What goes on, row by row; `to_json` is all of it."""
 
-    def __init__(self, columns: list[str], plain: dict[str, Any] | None = None):
+    def __init__(
+        self, columns: list[str], plain: dict[str, Any] | None = None, sensitivity: float = 1.0
+    ):
         self.columns, size = columns, len(columns)
         self.row = 0
+        self.limit = 1.0 / (1.0 + sensitivity)
+        """Anomaly above which there is an alarm."""
         self.open: dict[int, Episode] = {}
+        self._over: dict[int, Episode] = {}
         self._since = np.zeros(size)
         self._missing, self._longest = np.zeros(size), np.zeros(size)
         self._repeats = 0
         if plain is not None:
             self.row, self._repeats = int(plain["row"]), int(plain["repeats"])
-            self.open = {int(i): Episode(**e) for i, e in plain["open"]}
+            self.open, self._over = (
+                {int(i): Episode(**e) for i, e in plain[k]} for k in ("open", "over")
+            )
             self._since, self._missing, self._longest = (
                 np.array(plain[k], float).reshape(size) for k in ("since", "missing", "longest")
             )
@@ -79,6 +102,7 @@ class Episodes:
             "row": self.row,
             "repeats": self._repeats,
             "open": [[i, asdict(e)] for i, e in self.open.items()],
+            "over": [[i, asdict(e)] for i, e in self._over.items()],
             "since": self._since.tolist(),
             "missing": self._missing.tolist(),
             "longest": self._longest.tolist(),
@@ -89,7 +113,7 @@ class Episodes:
         y: np.ndarray,
         last: np.ndarray,
         band: tuple[np.ndarray, ...],
-        kind: np.ndarray,
+        verdicts: Verdicts,
         flags: np.ndarray,
     ) -> list[tuple[str, ...]]:
         """The sentences of each row; all arguments are (rows, columns), but for `flags`.
@@ -98,20 +122,23 @@ class Episodes:
             y: what was observed.
             last: the last values before it, NaN where there is none.
             band: prediction, low and high, in the units of the data.
-            kind: why each column has failed, 0 if it has not.
+            verdicts: what the monitors think.
             flags: the learner's alarms, (rows,).
         """
         counted = self._count(y, last)
         limit = np.maximum(DEAD, LONGER * counted.longest)
         dead = (counted.missing >= limit) & ~np.isnan(last)
+        kind = np.where(verdicts.anomaly > self.limit, verdicts.kind, 0)
         loud = (flags != 0) | kind.any(1) | dead.any(1)
         told: list[tuple[str, ...]] = [()] * len(y)
         begin = self.row + 1
         for t, is_loud in enumerate(loud.tolist()):
             if is_loud or self.open:
                 self._go_to(begin + t, counted, t)
-                bands = np.stack([part[t] for part in band], 1).tolist()
-                told[t] = self._alarms(y[t].tolist(), bands, kind[t], dead[t], Alarm(int(flags[t])))
+                parts = (kind[t], verdicts.anomaly[t], verdicts.age[t], dead[t], y[t])
+                parts = (*parts, *(part[t] for part in band))
+                now = [_Now(*v) for v in zip(*(part.tolist() for part in parts), strict=True)]
+                told[t] = self._alarms(now, Alarm(int(flags[t])))
         if len(y):
             self._go_to(begin + len(y) - 1, counted, -1)
         return told
@@ -136,33 +163,27 @@ class Episodes:
         self._since, self._missing = counted.since[t], counted.missing[t]
         self._longest = counted.longest[t]
 
-    def _alarms(
-        self,
-        y: list[float],
-        band: list[list[float]],
-        kind: np.ndarray,
-        dead: np.ndarray,
-        flags: Alarm,
-    ) -> tuple[str, ...]:
+    def _alarms(self, now: list["_Now"], flags: Alarm) -> tuple[str, ...]:
         """The sentences of the present row."""
         rest = flags & ~(Alarm.SENSOR | Alarm.UNSOUND | Alarm.LOST)
-        self._together(kind == STUCK, dead)
-        for i in range(len(self.columns)):
-            self._column(i, int(kind[i]), bool(dead[i]), y[i], band[i])
+        self._over = {i: e for i, e in self._over.items() if self.row - e.ended <= PAUSE}
+        self._together([v.kind == STUCK for v in now], [v.dead for v in now])
+        for i, value in enumerate(now):
+            self._column(i, value)
         self._learner(flags)
-        sentences = [e.sentence for _, e in sorted(self.open.items())]
+        sentences = [e.sentence + e.sure for _, e in sorted(self.open.items())]
         if Alarm.LOST in flags:
             sentences.append(
                 f"The learner could not be saved and has started afresh at row {self.row}."
             )
         return tuple(rest.sentences + sentences)
 
-    def _together(self, stuck: np.ndarray, dead: np.ndarray) -> None:
+    def _together(self, stuck: list[bool], dead: list[bool]) -> None:
         """All columns that live repeat themselves, or none lives: one alarm for all."""
         alive = self._missing < DEAD
         now, start = self.open.get(ALL), int(self._since[alive].max(initial=0.0))
-        frozen = stuck.any() and alive.sum() > 1 and self._repeats >= TOGETHER
-        if len(dead) > 1 and dead.all():
+        frozen = any(stuck) and alive.sum() > 1 and self._repeats >= TOGETHER
+        if len(dead) > 1 and all(dead):
             since = int(self.row - self._missing.min() + 1)
             words = f"All columns: no value since row {since}."
             self.open.setdefault(ALL, Episode("dead", since, words))
@@ -172,45 +193,54 @@ class Episodes:
         elif now is not None and (now.kind == "dead" or start > now.since):
             del self.open[ALL]
 
-    def _column(self, i: int, kind: int, dead: bool, y: float, band: list[float]) -> None:
+    def _column(self, i: int, value: "_Now") -> None:
         """Open, change or end the alarm of one column."""
         now, whole = self.open.get(i), self.open.get(ALL)
-        wanted = "dead" if dead else "stuck" if kind == STUCK else None
+        wanted = "dead" if value.dead else "stuck" if value.kind == STUCK else None
         if wanted is not None:
             if whole is not None and whole.kind == wanted:
                 self.open.pop(i, None)
             elif now is None or now.kind != wanted:
-                self.open[i] = self._lasting(i, wanted, y)
-            return
-        if now is None:
-            if kind == OUTLYING and np.isfinite(y):
-                words = f"{self.columns[i]}: jumped to {y:.6g} at row {self.row}, {FAR_OUT}."
-                self.open[i] = Episode("jump", self.row, words, band[0], [y])
-            elif kind == APART:
-                words = f"{self.columns[i]}: drifts away from its peers since row {self.row}; "
-                words += "they used to explain it."
-                self.open[i] = Episode("drift", self.row, words)
+                self.open[i] = self._lasting(i, wanted, value)
+        elif now is None:
+            if value.kind and i in self._over:
+                self.open[i] = self._over.pop(i)
+                self.open[i].calm = 0
+            elif value.kind:
+                self.open[i] = self._begun(self.columns[i], value)
         elif now.kind in ("stuck", "dead"):
             del self.open[i]
-        elif np.isfinite(y):
-            self._go_on(i, now, kind, y, band)
+        elif np.isfinite(value.y):
+            self._go_on(i, now, value)
 
-    def _lasting(self, i: int, wanted: str, y: float) -> Episode:
+    def _lasting(self, i: int, wanted: str, value: "_Now") -> Episode:
         name = self.columns[i]
         if wanted == "dead":
             since = int(self.row - self._missing[i] + 1)
             return Episode(wanted, since, f"{name}: no value since row {since}; it seems dead.")
-        since, value = int(self._since[i]), f" at {y:.6g}" if np.isfinite(y) else ""
-        return Episode(wanted, since, f"{name}: stuck{value} since row {since}.")
+        since, place = int(self._since[i]), f" at {value.y:.6g}" if np.isfinite(value.y) else ""
+        words = f"{name}: stuck{place} since row {since}."
+        return Episode(wanted, since, words, sure=_sure(value.anomaly))
 
-    def _go_on(self, i: int, now: Episode, kind: int, y: float, band: list[float]) -> None:
+    def _begun(self, name: str, value: "_Now") -> Episode:
+        """An alarm of a column that is neither stuck nor dead."""
+        sure = _sure(value.anomaly)
+        if value.kind == OUTLYING:
+            words = f"{name}: jumped to {value.y:.6g} at row {self.row}, {FAR_OUT}."
+            return Episode("jump", self.row, words, value.mean, [value.y], sure=sure)
+        since = max(int(self.row - value.age) + 1, 1)
+        kind, words = WORDS[value.kind]
+        return Episode(kind, since, f"{name}: {words.format(since)}.", sure=sure)
+
+    def _go_on(self, i: int, now: Episode, value: "_Now") -> None:
         """A jump may be a new level; any alarm ends once values keep to their band."""
-        inside = band[1] <= y <= band[2]
-        now.calm = now.calm + 1 if inside and kind == 0 else 0
+        inside = value.low <= value.y <= value.high
+        now.calm = now.calm + 1 if inside and value.kind == 0 else 0
         if now.calm >= CALM:
-            del self.open[i]
+            now.ended = self.row
+            self._over[i] = self.open.pop(i)
         elif now.kind == "jump" and not inside and self.row > now.since:
-            now.outside.append(y)
+            now.outside.append(value.y)
             if len(now.outside) == SETTLED:
                 now.kind, now.sentence = _settled(self.columns[i], now)
 
@@ -229,7 +259,35 @@ class Episodes:
                 del self.open[LEARNER]
 
 
+class _Now(NamedTuple):
+    """One column of the present row."""
+
+    kind: int
+    """What its alarm would be, 0 for none."""
+    anomaly: float
+    age: float
+    dead: bool
+    y: float
+    mean: float
+    low: float
+    high: float
+
+
 FAR_OUT = "far outside its band"
+WORDS = {
+    MOVED: ("level", "its level has changed since row {}"),
+    DRIFTING: ("drift", "drifts since row {}: it keeps to one side of what is predicted"),
+    RHYTHM: ("rhythm", "its rhythm has changed since row {}"),
+    APART: ("drift", "drifts away from its peers since row {}; they used to explain it"),
+}
+"""Alarms that begin slowly, in words, with the row since when."""
+
+
+def _sure(anomaly: float) -> str:
+    """How often chance does the like, to one digit: a score a is met 10 000 (1 - a) / a times."""
+    rows = ROWS * anomaly / max(1.0 - anomaly, 1e-12)
+    often = "less than once in a billion" if rows > 1e9 else f"once in {float(f'{rows:.1g}'):,.0f}"
+    return f" By chance: {often.replace(',', ' ')} rows."
 
 
 def _settled(name: str, now: Episode) -> tuple[str, str]:

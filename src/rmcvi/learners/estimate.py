@@ -23,6 +23,8 @@ class Estimate:
     """Log-density of the row under the prediction, over what was observed and not doubted."""
     failure: Any
     """Evidence in [0, 1] that a column's sensor has failed (above 1/2: it has)."""
+    anomaly: Any
+    """From 0 to 1: 1 / (1 + r), r how often in 10 000 rows something as unusual is expected."""
     alarms: tuple[str, ...]
     """Sentences that stay the same while what they say goes on; empty if all is well."""
     filled: Any = None
@@ -47,6 +49,7 @@ class Estimates:
     high: np.ndarray
     log_score: np.ndarray
     failure: np.ndarray
+    anomaly: np.ndarray
     alarms: list[tuple[str, ...]]
     filled: np.ndarray
     state_mean: np.ndarray
@@ -65,10 +68,11 @@ class Estimates:
 
     def __getitem__(self, row: int) -> Estimate:
         """What one row brought."""
-        columns = (self.mean, self.low, self.high, self.failure, self.filled)
-        mean, low, high, failure, filled = (self._shape(v[row]) for v in columns)
+        columns = (self.mean, self.low, self.high, self.failure, self.anomaly, self.filled)
+        mean, low, high, failure, anomaly, filled = (self._shape(v[row]) for v in columns)
         return Estimate(
-            *(mean, low, high, float(self.log_score[row]), failure, self.alarms[row], filled),
+            *(mean, low, high, float(self.log_score[row])),
+            *(failure, anomaly, self.alarms[row], filled),
             *(self.state_mean[row], self.state_std[row]),
             *(float(self.elbo[row]), float(self.ess[row]), int(self.recoveries[row])),
         )

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from rmcvi.contract import AbstractLearner
-from rmcvi.core.checks import check_instance, check_int
+from rmcvi.core.checks import check_instance, check_int, check_real
 from rmcvi.learners.checkpoint import load, peek, save
 from rmcvi.learners.chunk import CAPACITY, Program, Watch
 from rmcvi.learners.default import default_learner
@@ -52,6 +52,7 @@ class Live:
         standardiser: Standardiser | bool | None = None,
         seed: int = 0,
         remedy: bool = True,
+        sensitivity: float = 1.0,
     ):
         """Start with nothing learned.
 
@@ -64,6 +65,8 @@ class Live:
                 they are; default: True unless the learner's `units` are "raw").
             seed: of all random numbers.
             remedy: lengthen a window that is too short (the next row then compiles anew).
+            sensitivity: false alarms per column in 10 000 rows that you would put up with. There is
+                an alarm where `Estimate.anomaly` is above 1 / (1 + sensitivity).
         """
         self.columns = names("columns", columns, "y")
         self.inputs = names("inputs", inputs, "u")
@@ -87,7 +90,8 @@ class Live:
         self.remedy = remedy
         self._as_dict = False
         self._last = np.full(dims[0], np.nan)
-        self._episodes = Episodes(self.columns)
+        self.sensitivity = check_real("sensitivity", sensitivity, 0.0)
+        self._episodes = Episodes(self.columns, None, self.sensitivity)
         self._lock, self._process = threading.RLock(), os.getpid()
         state = self.learner.init(jax.random.key(check_int("seed", seed, 0)))
         self._program = Program(self.learner, state, Watch.fresh(dims[0]))
@@ -253,7 +257,7 @@ class Live:
         try:
             watch = Watch.restored(len(self.columns), kept["monitors"])
             last = np.array(kept["last"], float).reshape(len(self.columns))
-            episodes = Episodes(self.columns, kept["episodes"])
+            episodes = Episodes(self.columns, kept["episodes"], self.sensitivity)
         except (KeyError, OverflowError, TypeError, ValueError):
             message = f"{path}: its monitors are not as Live of this version writes them"
             raise ValueError(f"{message}; learn the stream anew") from None

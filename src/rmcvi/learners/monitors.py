@@ -1,4 +1,4 @@
-"""The monitors of `Live`, for learners that have none: sensors, peers, drift."""
+"""The monitors of `Live`, for every learner: sensors, peers, and what is unusual in a column."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,8 +6,8 @@ from jaxtyping import Array, Float, Int
 
 from rmcvi.contract import Diagnostics, Prediction
 from rmcvi.monitors import (
-    DriftDetector,
-    DriftState,
+    AnomalyMonitor,
+    AnomalyState,
     PeerMonitor,
     PeerState,
     SensorMonitor,
@@ -16,11 +16,12 @@ from rmcvi.monitors import (
 )
 from rmcvi.monitors.health import Alarm
 
-SENSORS, PEERS, DRIFT = SensorMonitor(), PeerMonitor(), DriftDetector()
+SENSORS, PEERS, ANOMALIES = SensorMonitor(), PeerMonitor(), AnomalyMonitor()
 MOST_PEERS = 32
 """Columns that are compared with one another; the work grows with their third power."""
-STUCK, OUTLYING, APART = 1, 2, 3
-"""Why a column has failed: it repeats, it is not as predicted, its peers disagree."""
+OUTLYING, MOVED, DRIFTING, RHYTHM, STUCK, APART = 1, 2, 3, 4, 5, 6
+"""What is unusual: a value, the level, a drift, the rhythm (as in `monitors.anomaly`); it repeats
+itself; its peers disagree."""
 
 
 class Values(eqx.Module):
@@ -46,13 +47,27 @@ class Monitors(eqx.Module):
 
     sensors: SensorState
     peers: PeerState | None
-    drift: DriftState
+    anomalies: AnomalyState
 
     @classmethod
     def fresh(cls, dim: int) -> "Monitors":
         """Nothing seen of `dim` columns."""
         peers = PEERS.init(dim) if 1 < dim <= MOST_PEERS else None
-        return cls(SENSORS.init(dim), peers, DRIFT.init())
+        return cls(SENSORS.init(dim), peers, ANOMALIES.init(dim))
+
+
+class Verdict(eqx.Module):
+    """What the monitors think of a row."""
+
+    failure: Float[Array, "dy"]
+    """Evidence in [0, 1] that a sensor has failed."""
+    anomaly: Float[Array, "dy"]
+    kind: Int[Array, "dy"]
+    """What the anomaly rests on."""
+    age: Float[Array, "dy"]
+    """Values since that began."""
+    flags: Int[Array, ""]
+    """A set of `Alarm` flags: the learner's own, and whether a sensor has failed."""
 
 
 def watch(
@@ -62,10 +77,12 @@ def watch(
     spread: Float[Array, "dy"],
     row: Values,
     filled: Float[Array, "dy"],
-) -> tuple[Monitors, Float[Array, "dy"], Int[Array, "dy"], Int[Array, ""]]:
-    """Failure scores, their kinds and the alarms: the learner's own, and what it lacks.
+) -> tuple[Monitors, Verdict]:
+    """Judge a row.
 
-    Sensors are always watched here as well, for standardised values never repeat exactly.
+    Sensors are watched here also if the learner does so, for standardised values never repeat
+    exactly. The evidence of repeats and of peers is on the scale of the anomaly score as it is: at
+    1/2 it is e^-10, which is met less than once in 10 000 values.
 
     Args:
         monitors: what they remember.
@@ -83,23 +100,17 @@ def watch(
     )
     if own.sensor_score is not None:
         failure = jnp.maximum(failure, own.sensor_score)
-    kind = jnp.where(failure > 0.5, OUTLYING, 0)
+    error = (row.full - prediction.mean) * row.scale
+    anomalies, found = ANOMALIES.step(monitors.anomalies, error, p_value, spread * row.scale)
+    score, kind, age = found.score, found.about, found.age
     peers = monitors.peers
     if peers is not None:
         peers, apart, _ = PEERS.step(peers, row.y, filled)
-        kind = jnp.where((apart > 0.5) & (kind == 0), APART, kind)
-        failure = jnp.maximum(failure, apart)
-    kind = jnp.where(SENSORS.is_stuck(sensors), STUCK, kind)
-    drift, flags = monitors.drift, own.alarms
-    if flags is None:
-        # In units of each column's usual change, or a gap in one would look like a change.
-        change = sensors.change / row.scale
-        unit = jnp.where((change > 0.0) & ~jnp.isnan(prediction.p_value), change, 1.0)
-        number = jnp.maximum(jnp.sum(~jnp.isnan(prediction.p_value)), 1)
-        score = (prediction.log_score + jnp.sum(jnp.log(unit))) / number
-        drift, drifted, change = DRIFT.step(drift, score)
-        # A score that rises is a learner that learns.
-        flags = jnp.where(drifted & (change < 0.0), int(Alarm.DRIFT), 0)
-    failed = jnp.any(failure > 0.5)
-    flags = jnp.where(failed, flags | int(Alarm.SENSOR), flags)
-    return Monitors(sensors, peers, drift), failure, kind, flags
+        kind, age = jnp.where(apart > score, APART, kind), jnp.where(apart > score, 1.0, age)
+        score, failure = jnp.maximum(score, apart), jnp.maximum(failure, apart)
+    stuck = SENSORS.stuck_score(sensors)
+    kind = jnp.where(stuck > jnp.minimum(score, 0.5), STUCK, kind)
+    score = jnp.maximum(score, stuck)
+    flags = jnp.zeros((), int) if own.alarms is None else own.alarms
+    flags = jnp.where(jnp.any(failure > 0.5), flags | int(Alarm.SENSOR), flags)
+    return Monitors(sensors, peers, anomalies), Verdict(failure, score, kind, age, flags)

@@ -7,7 +7,7 @@ import numpy as np
 
 from rmcvi.core.past import last_value
 from rmcvi.learners.chunk import Rows
-from rmcvi.learners.episodes import Episodes
+from rmcvi.learners.episodes import Episodes, Verdicts
 from rmcvi.learners.estimate import Estimates
 from rmcvi.learners.units import Units
 
@@ -55,11 +55,13 @@ class Passage:
         mean, low, high, filled = np.where(new, np.nan, units.mean + units.scale * inner)
         band = (mean, low, high)
         score = np.where((new | np.isnan(units.z)).all(1), np.nan, results.log_score)
+        verdicts = Verdicts(results.kind, results.anomaly, results.age)
         return Estimates(
             *band,
             log_score=score + units.log_jacobian,
             failure=results.failure,
-            alarms=episodes.step(self.rows, self.last, band, results.kind, results.alarms),
+            anomaly=results.anomaly,
+            alarms=episodes.step(self.rows, self.last, band, verdicts, results.alarms),
             filled=np.where(np.isnan(self.rows), filled, np.nan),
             state_mean=results.state_mean,
             state_std=results.state_std,

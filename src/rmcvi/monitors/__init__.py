@@ -1,5 +1,8 @@
 """Scores and alarms: pure functions and small recursions, all of which skip NaN = not observed."""
 
+from rmcvi.monitors.anomaly import Anomaly as Anomaly
+from rmcvi.monitors.anomaly import AnomalyMonitor as AnomalyMonitor
+from rmcvi.monitors.anomaly import AnomalyState as AnomalyState
 from rmcvi.monitors.calibration import gaussian_p_value as gaussian_p_value
 from rmcvi.monitors.calibration import interval_coverage as interval_coverage
 from rmcvi.monitors.calibration import pit as pit

@@ -117,9 +117,10 @@ class SensorMonitor(eqx.Module):
         score = self._score(state)
         return state, score, score > 0.5
 
-    def is_stuck(self, state: SensorState) -> Bool[Array, "dy"]:
-        """Whether a coordinate has failed by repeating itself."""
-        return (state.count > self.warmup) & (self._run_evidence(state) > self.stuck)
+    def stuck_score(self, state: SensorState) -> Float[Array, "dy"]:
+        """The part of the score that comes from repeats: above 1/2 a coordinate is stuck."""
+        evidence = jax.nn.sigmoid(self._run_evidence(state) - self.stuck)
+        return jnp.where(state.count > self.warmup, evidence, 0.0)
 
     def _score(self, state: SensorState) -> Float[Array, "dy"]:
         outlying = self.memory * (state.surprise - self.surprise)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.lanes import rarely
-from rmcvi.learners.chunk import Fixed, Watch, learn_row, raw_leaves
+from rmcvi.learners.chunk import BLOCKS, Fixed, Watch, learn_row, raw_leaves
 from rmcvi.learners.soundness import strict_leaves
 from rmcvi.monitors.health import Alarm
 
@@ -90,8 +90,10 @@ class Results(eqx.Module):
     high: Any
     filled: Any
     failure: Any
+    anomaly: Any
     kind: Any
-    """Why a column has failed, as in `monitors`; 0 if it has not."""
+    """What the anomaly rests on, as in `monitors`."""
+    age: Any
     log_score: Any
     alarms: Any
     """Flags of `Alarm`."""
@@ -99,20 +101,21 @@ class Results(eqx.Module):
 
     @classmethod
     def of(cls, numbers: Any, dim: int) -> "Results":
-        """From numbers side by side: six of each column first, then score, alarms, recoveries."""
-        columns = [numbers[..., dim * i : dim * (i + 1)] for i in range(6)]
+        """From numbers side by side: those of the columns, then score, alarms, recoveries."""
+        columns = [numbers[..., dim * i : dim * (i + 1)] for i in range(BLOCKS)]
         flags = [numbers[..., i].astype(int) for i in (-2, -1)]
         return cls(*[*columns, numbers[..., -3], *flags])
 
     @classmethod
     def learned(cls, row: Float[Array, "n"], dim: int) -> "Results":
         """From those of `learn_row`, without what is said of states."""
-        return cls.of(jnp.concatenate([row[: 6 * dim], row[-5:-4], row[-2:]]), dim)
+        return cls.of(jnp.concatenate([row[: BLOCKS * dim], row[-5:-4], row[-2:]]), dim)
 
     @property
     def numbers(self) -> Float[Array, "n"]:
         """Side by side, as `of` takes them."""
-        columns = (self.mean, self.low, self.high, self.filled, self.failure, self.kind)
+        columns = (self.mean, self.low, self.high, self.filled)
+        columns += (self.failure, self.anomaly, self.kind.astype(float), self.age)
         rest = jnp.stack([v.astype(float) for v in (self.log_score, self.alarms, self.recoveries)])
         return jnp.concatenate([*columns, rest])
 
@@ -124,8 +127,8 @@ class Results(eqx.Module):
         )
         score = jnp.where(jnp.all(new | jnp.isnan(y)), jnp.nan, self.log_score)
         filled = jnp.where(jnp.isnan(y), filled, jnp.nan)
-        rest = (self.failure, self.kind, score, self.alarms, self.recoveries)
-        return Results(mean, low, high, filled, *rest)
+        judged = (self.failure, self.anomaly, self.kind, self.age)
+        return Results(mean, low, high, filled, *judged, score, self.alarms, self.recoveries)
 
 
 class Layout(NamedTuple):
@@ -257,7 +260,7 @@ def _advance(
         lost = lost | (active & ((alarms & int(Alarm.LOST)) != 0))
         return i + 1, lost, done + active, leaves, out.at[i].set(told)
 
-    out = jnp.zeros((*rows.shape[:2], 6 * d + 3))
+    out = jnp.zeros((*rows.shape[:2], BLOCKS * d + 3))
     nothing = jnp.zeros((), jnp.int32), jnp.zeros(len(streams), bool), jnp.zeros_like(counts)
     begin = (*nothing, layout.unpack(streams), out)
     _, lost, done, leaves, out = jax.lax.while_loop(goes_on, body, begin)

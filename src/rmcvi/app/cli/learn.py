@@ -17,6 +17,7 @@ from rmcvi.app.cli.options import (
     OpenReport,
     Quiet,
     a_level,
+    a_sensitivity,
     listed,
     one_of,
     row_format,
@@ -24,7 +25,7 @@ from rmcvi.app.cli.options import (
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
 from rmcvi.app.run.engine import Engine
-from rmcvi.app.run.plan import Plan, make_plan
+from rmcvi.app.run.plan import SENSITIVITY, Plan, make_plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.stopper import Stopper
 from rmcvi.app.sources import Stream, read
@@ -101,6 +102,13 @@ def learn(
     on_bad_row: Annotated[
         str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")
     ] = "error",
+    sensitivity: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            help="False alarms per column in 10 000 rows that you put up with; 0.1 for fewer.",
+        ),
+    ] = SENSITIVITY,
     checkpoint_every: Annotated[int, typer.Option(help="Rows between checkpoints.", min=1)] = 500,
     limit: Annotated[int | None, typer.Option(help="Stop after this many rows.", min=1)] = None,
     force: Annotated[bool, typer.Option(help="Replace the run that is there.")] = False,
@@ -144,6 +152,7 @@ def learn(
         on_bad_row=bad,
         limit=limit,
         checkpoint_every=checkpoint_every,
+        sensitivity=a_sensitivity(sensitivity),
     )
     directory = None if place is None else Directory.create(place, plan, force)
     output = Output(form, limit, report=not no_report, open_report=open_report)

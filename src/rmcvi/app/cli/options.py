@@ -42,6 +42,13 @@ def a_level(value: float) -> float:
     return value
 
 
+def a_sensitivity(value: float) -> float:
+    """`--sensitivity`, a positive number."""
+    if not 0.0 < value < float("inf"):
+        raise Refusal(f"--sensitivity: got {value:g}, expected a positive number, such as 0.1")
+    return value
+
+
 def listed(values: list[str] | None) -> list[str]:
     """Names given one by one or with commas between them."""
     names = [part.strip() for value in values or [] for part in value.split(",")]

@@ -12,7 +12,7 @@ from rmcvi.app.cli.learn import Output, Start, carry_on
 from rmcvi.app.cli.options import BAD_ROWS, Level, Quiet, a_level, listed, one_of
 from rmcvi.app.cli.resume import kept_in
 from rmcvi.app.run.directory import ESTIMATES, RUN, Directory, last_lines
-from rmcvi.app.run.plan import make_plan
+from rmcvi.app.run.plan import SENSITIVITY, make_plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.run.stopper import Stopper
@@ -137,7 +137,16 @@ def _begun(
     now = datetime.now(UTC).isoformat(timespec="seconds")
     options = {"calendar": calendar, "season": season, "follow": True, "on_bad_row": bad}
     plan = make_plan(
-        place, stream, "seasonal", level, 0, now, limit=None, checkpoint_every=500, **options
+        place,
+        stream,
+        "seasonal",
+        level,
+        0,
+        now,
+        limit=None,
+        checkpoint_every=500,
+        sensitivity=SENSITIVITY,
+        **options,
     )
     return Start(plan, Directory.create(out, plan, False), stream)
 

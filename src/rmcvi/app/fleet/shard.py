@@ -19,12 +19,12 @@ from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.run.output import Appended, Lines, json_text, moment
-from rmcvi.app.run.plan import anchored
+from rmcvi.app.run.plan import SENSITIVITY, anchored
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
 from rmcvi.core.files import to_json
 from rmcvi.learners import Alarm, Estimates
-from rmcvi.learners.monitors import APART, OUTLYING, STUCK
+from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
 from rmcvi.scale import Results, Streams
 
 ROWS, STREAM_ROWS, MOST = 4096, 16, 1 << 18
@@ -34,6 +34,9 @@ SHARE, PATIENCE = 20.0, 30.0
 KINDS = {
     STUCK: "stuck",
     OUTLYING: "not as predicted",
+    MOVED: "at a new level",
+    DRIFTING: "drifts",
+    RHYTHM: "has another rhythm",
     APART: "drifts away from its peers",
 }
 QUIET = Alarm.SENSOR
@@ -151,16 +154,26 @@ class Shard:
         n = len(results.alarms)
         nothing, none = np.full(n, np.nan), np.zeros((n, 0))
         return Estimates(
-            *(results.mean, results.low, results.high, results.log_score, results.failure),
-            *(self._sentences(results), results.filled, none, none, nothing, nothing),
-            results.recoveries,
+            *(results.mean, results.low, results.high),
+            log_score=results.log_score,
+            failure=results.failure,
+            anomaly=results.anomaly,
+            alarms=self._sentences(results),
+            filled=results.filled,
+            state_mean=none,
+            state_std=none,
+            elbo=nothing,
+            ess=nothing,
+            recoveries=results.recoveries,
         )
 
     def _sentences(self, results: Results) -> list[tuple[str, ...]]:
         """The alarms of each row in words, which stay the same while they go on."""
         told: list[tuple[str, ...]] = [()] * len(results.alarms)
-        for i in np.flatnonzero((results.alarms != 0) | results.kind.any(1)):
-            kinds = zip(self.plan.columns, results.kind[i].astype(int).tolist(), strict=True)
+        limit = 1.0 / (1.0 + self.plan.options.get("sensitivity", SENSITIVITY))
+        found = np.where(results.anomaly > limit, results.kind, 0).astype(int)
+        for i in np.flatnonzero((results.alarms != 0) | found.any(1)):
+            kinds = zip(self.plan.columns, found[i].tolist(), strict=True)
             own = [f"{name}: {KINDS[kind]}." for name, kind in kinds if kind]
             told[i] = (*own, *(Alarm(int(results.alarms[i])) & ~QUIET).sentences)
         return told

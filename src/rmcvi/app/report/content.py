@@ -116,8 +116,10 @@ def _packed(run: Run, keep: np.ndarray, ahead: Forecast | None) -> Packer:
     for i in range(len(run.columns)):
         for part in ("value", "mean", "low", "high", "filled"):
             packer.add(f"{part}.{i}", past(getattr(run, part)[:, i]))
-        if np.isfinite(run.failure[:, i]).any():
-            packer.share(f"failure.{i}", past(run.failure[:, i]))
+        for part in ("failure", "anomaly"):
+            shares = getattr(run, part)[:, i]
+            if np.isfinite(shares).any():
+                packer.share(f"{part}.{i}", past(shares))
         if ahead is not None:
             for part in ("mean", "low", "high"):
                 values = np.append(np.full(len(keep), np.nan), getattr(ahead, part)[:, i])

@@ -85,6 +85,7 @@ class Run:
     high: Annotated[np.ndarray, Field("{column}.high")]
     filled: Annotated[np.ndarray, Field("{column}.filled")]
     failure: Annotated[np.ndarray, Field("{column}.failure")]
+    anomaly: Annotated[np.ndarray, Field("{column}.anomaly", since=2)]
     state_mean: Annotated[np.ndarray, Field("state.{state}.mean")]
     state_std: Annotated[np.ndarray, Field("state.{state}.std")]
 

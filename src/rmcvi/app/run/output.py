@@ -169,7 +169,7 @@ def csv_line(cells: Sequence[object], delimiter: str = ",") -> str:
 class Appended:
     """A file that grows by whole lines, or (with an OSError) by part of one."""
 
-    def __init__(self, path: Path, length: int, checksum: int | None):
+    def __init__(self, path: Path, length: int, checksum: int | None = None):
         """Open a file that holds at least `length` bytes; `cut` it there before writing.
 
         Args:

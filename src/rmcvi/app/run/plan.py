@@ -29,6 +29,8 @@ from rmcvi.learners import Live
 from rmcvi.version import __version__
 
 HARMONICS = 2
+SENSITIVITY = 1.0
+"""False alarms per column in 10 000 rows, unless it is said: one in five weeks of five minutes."""
 FORMAT = 2
 """Of `run.json`: 2 names the fields of a line of `estimates.jsonl`, 1 (of 0.1) does not."""
 FORMATS = (1, FORMAT)
@@ -54,6 +56,7 @@ class _Options(BaseModel):
     on_bad_row: Literal["error", "skip", "missing"]
     limit: int | None
     checkpoint_every: int
+    sensitivity: float = SENSITIVITY
     model: _Model
 
 
@@ -78,7 +81,8 @@ class Plan:
     step_seconds: float | None
     started: str
     options: dict[str, Any]
-    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, model; season as found."""
+    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season
+    as found."""
     schema: dict[str, Any]
     version: str = __version__
     format: int = FORMAT
@@ -171,6 +175,7 @@ class Plan:
                 inputs=self.inputs,
                 learner=learner,
                 seed=self.seed,
+                sensitivity=self.options.get("sensitivity", SENSITIVITY),
             )
         except ValueError as error:
             raise Refusal(f"--model {self.learner['name']}: {error}") from None

@@ -16,8 +16,8 @@ from rmcvi.app.run.speech import printable, say
 
 EVERY = 0.2
 """Seconds between two looks of the line."""
-LISTED = 20
-"""Alarms that are listed one by one."""
+LISTED = 5
+"""Columns whose last alarm is said; more lines than a hand has fingers are not read."""
 
 
 class Progress:
@@ -84,12 +84,24 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     console.print(scores_table(summary))
     for sentence in summary["remarks"]:
         console.print(printable(sentence), markup=False)
-    alarms = list(summary["alarms"].items())
-    for sentence, count in alarms[-LISTED:]:
-        times = "once" if count == 1 else f"{count} times"
-        console.print(f"Alarm, {times}: {printable(sentence)}", markup=False)
-    if len(alarms) > LISTED:
-        console.print(f"And {len(alarms) - LISTED} earlier alarms, in summary.json.")
+    for line in alarm_lines(summary["alarms"]):
+        console.print(printable(line), markup=False)
+
+
+def alarm_lines(alarms: dict[str, int]) -> list[str]:
+    """The last alarm of each column, with the number of all it had; the latest columns last."""
+    columns: dict[str, dict[str, int]] = {}
+    for sentence, count in alarms.items():
+        name = sentence.partition(": ")[0]
+        columns[name] = columns.pop(name, {}) | {sentence: count}
+    lines = []
+    for of in list(columns.values())[-LISTED:]:
+        sentence, count = list(of.items())[-1]
+        often = "once" if count == 1 else f"{count} times"
+        often = often if len(of) == 1 else f"the last of {sum(of.values())}"
+        lines.append(f"Alarm, {often}: {sentence}")
+    unsaid = len(alarms) > len(lines)
+    return [*lines, f"All {sum(alarms.values())} alarms are in summary.json."] if unsaid else lines
 
 
 def scores_table(summary: dict[str, Any]) -> Table:

@@ -24,6 +24,7 @@ MODULES = {
     "chaotic-offline": "chaotic_offline",
     "chaotic-streaming": "chaotic_streaming",
     "chaotic-table1": "chaotic_table",
+    "failures": "failures",
     "forgetting": "forgetting",
     "learning-speed": "learning_speed",
     "linear-gaussian-oracle": "linear_oracle",

@@ -23,13 +23,14 @@ const columns = () => meta.columns.map(({ name, unit }, k) => {
   };
 });
 
-const sensors = () => {
-  const lanes = meta.columns.map(({ name }, k) => [name, data[`failure.${k}`]]).filter(([, values]) => values);
+const strips = { anomaly: "Anomaly score", failure: "Evidence of failure" };
+const sensors = () => Object.entries(strips).flatMap(([part, title]) => {
+  const lanes = meta.columns.map(({ name }, k) => [name, data[`${part}.${k}`]]).filter(([, values]) => values);
   return lanes.length ? [{
-    host: "strip", title: "Evidence of failure", height: TOP + LANE * lanes.length + BOTTOM, lanes: true,
+    host: "strip", title, height: TOP + LANE * lanes.length + BOTTOM, lanes: true,
     parts: () => lanes.map(([name, values], k) => cells(name, values, k)),
   }] : [];
-};
+});
 
 const scores = () => [
   {

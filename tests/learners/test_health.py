@@ -15,14 +15,19 @@ HEALTH = rmcvi.Health()
 
 
 def follow(
-    scores: np.ndarray, ess: float = 10.0, beyond: float = 0.0, health: rmcvi.Health = HEALTH
+    scores: np.ndarray,
+    ess: float = 10.0,
+    beyond: float = 0.0,
+    tail: float = np.nan,
+    health: rmcvi.Health = HEALTH,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(alarms, factors) for a stream of log scores of two coordinates of unit noise."""
     ys = jax.random.normal(jax.random.key(0), (len(scores), 2))
 
     def step(state: Any, row: Any) -> Any:
         y, score = row
-        state, alarms = health.step(state, y, score, jnp.asarray(ess), jnp.asarray(beyond))
+        told = jnp.asarray(ess), jnp.asarray(beyond), jnp.asarray(tail)
+        state, alarms = health.step(state, y, score, told)
         return state, (alarms, state.factor)
 
     rows = (ys, jnp.asarray(scores))
@@ -80,6 +85,14 @@ def test_collapsed_weights_and_short_windows_raise_their_flags() -> None:
         "More than a tenth of the gradient's mass lies beyond the window",
     ]
     assert Alarm.NONE.sentences == []
+
+
+def test_a_heavy_tail_is_named_with_its_remedy() -> None:
+    for tail, flag in ((0.9, Alarm.NOT_GAUSSIAN), (0.5, Alarm.NONE), (np.nan, Alarm.NONE)):
+        alarms, _ = follow(noise(400), tail=tail)
+        assert Alarm(int(alarms[-1])) == flag
+    (sentence,) = Alarm.NOT_GAUSSIAN.sentences
+    assert "NaturalRMCVI(components=8)" in sentence and "Pareto k" in sentence
 
 
 class Ascent(eqx.Module):

@@ -52,6 +52,8 @@ class Info(eqx.Module):
     """A `Result` code."""
     calibrated: Float[Array, ""]
     """Share of the kernels' moments that the weights reproduce (NaN: they are not meant to)."""
+    pareto_k: Float[Array, ""]
+    """Shape of the tail of posterior over q_t at the particles (NaN: not estimated)."""
 
     @classmethod
     def plain(
@@ -62,20 +64,23 @@ class Info(eqx.Module):
         ess: Float[Array, ""] | None = None,
         functional: PyTree = None,
         calibrated: Float[Array, ""] | None = None,
+        pareto_k: Float[Array, ""] | None = None,
     ) -> "Info":
         """That of a recursion without a window; an `ess` below 2 is a collapse."""
-        ess = jnp.full_like(elbo, jnp.nan) if ess is None else ess
+        unknown = jnp.full_like(elbo, jnp.nan)
+        ess = unknown if ess is None else ess
         result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), int(Result.SUCCESS))
         return cls(
             elbo=elbo,
             increment=increment,
             ess=ess,
-            contraction=jnp.full_like(elbo, jnp.nan),
+            contraction=unknown,
             mass=jnp.zeros(0, elbo.dtype),
             mass_beyond=jnp.zeros_like(elbo),
             functional=functional,
             result=jnp.where(sound, result, int(Result.NON_FINITE)),
-            calibrated=jnp.full_like(elbo, jnp.nan) if calibrated is None else calibrated,
+            calibrated=unknown if calibrated is None else calibrated,
+            pareto_k=unknown if pareto_k is None else pareto_k,
         )
 
 

@@ -21,6 +21,8 @@ from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 
 _LARGEST = 10.0
 """Largest departure, in nats, that one score may contribute."""
+TRUSTED = 0.7
+"""Largest Pareto k with which averages by importance weights converge in practice."""
 
 
 class Alarm(enum.IntFlag):
@@ -36,6 +38,7 @@ class Alarm(enum.IntFlag):
     LOST = 64
     FAMILY_WORSE = 128
     MODEL_WORSE = 256
+    NOT_GAUSSIAN = 512
 
     @property
     def sentences(self) -> list[str]:
@@ -72,6 +75,11 @@ _SENTENCES = {
         "learn more slowly; the gradient is biased (more particles, another family) or steps are "
         "too long."
     ),
+    Alarm.NOT_GAUSSIAN: (
+        "The posterior is not a Gaussian (its weights have a heavy tail, Pareto k above .7; several "
+        "modes, perhaps): use NaturalRMCVI(components=8), or a particle recursion; rmcvi.suggest "
+        "tries them."
+    ),
 }
 
 
@@ -90,6 +98,8 @@ class HealthState(eqx.Module):
     """Running moments of the observations."""
     collapsed: Float[Array, ""]
     beyond: Float[Array, ""]
+    tail: Float[Array, ""]
+    """Pareto k of the posterior over the family's law."""
     factor: Float[Array, ""]
     rest: Int[Array, ""]
     """Steps since the factor was last halved."""
@@ -137,6 +147,7 @@ class Health(eqx.Module):
             number=jnp.zeros(dim),
             collapsed=zero,
             beyond=zero,
+            tail=zero,
             factor=jnp.ones(()),
             rest=count,
             lost=jnp.zeros((), bool),
@@ -147,8 +158,7 @@ class Health(eqx.Module):
         state: HealthState,
         y: Float[Array, "dy"],
         log_score: Float[Array, ""],
-        ess: Float[Array, ""],
-        beyond: Float[Array, ""],
+        told: tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]],
     ) -> tuple[HealthState, Int[Array, ""]]:
         """Take in one observation and its score; returns the alarms as flags.
 
@@ -156,23 +166,25 @@ class Health(eqx.Module):
             state: running means so far.
             y: the observation, NaN = not observed.
             log_score: log-density of what was observed under its prediction.
-            ess: effective sample size.
-            beyond: share of the gradient's mass beyond the window.
+            told: by the recursion: effective sample size, share of the gradient's mass beyond the
+                window, Pareto k.
         """
         state = self._score(state, y, log_score)
-        pace = 1.0 / self.recent
+        pace, (ess, beyond, tail) = 1.0 / self.recent, told
         collapsed = state.collapsed + pace * ((ess < 2.0) - state.collapsed)
         truncated = state.beyond + pace * (jnp.minimum(beyond, 1.0) - state.beyond)
+        tail = state.tail + pace * jnp.where(jnp.isnan(tail), 0.0, tail - state.tail)
         unstable = self._unstable(state)
         halve = unstable & (state.rest >= self.recent)
         grown = jnp.where(unstable, state.factor, state.factor * 2.0 ** (1.0 / self.usual))
         factor = jnp.where(halve, 0.5 * state.factor, grown)
         state = eqx.tree_at(
-            lambda s: (s.collapsed, s.beyond, s.factor, s.rest, s.lost),
+            lambda s: (s.collapsed, s.beyond, s.tail, s.factor, s.rest, s.lost),
             state,
             (
                 collapsed,
                 truncated,
+                tail,
                 jnp.clip(factor, self.shortest, 1.0) if self.damp else state.factor,
                 jnp.where(halve, 0, state.rest + 1),
                 halve & (state.factor <= self.shortest),
@@ -182,6 +194,7 @@ class Health(eqx.Module):
         alarms = (
             jnp.where(ready & (collapsed > 0.5), int(Alarm.WEIGHTS_COLLAPSED), 0)
             + jnp.where(ready & (truncated > 0.1), int(Alarm.WINDOW_SHORT), 0)
+            + jnp.where(ready & (tail > TRUSTED), int(Alarm.NOT_GAUSSIAN), 0)
             + jnp.where(unstable, int(Alarm.UNSTABLE), 0)
         )
         return state, alarms
@@ -214,6 +227,7 @@ class Health(eqx.Module):
             number=observations.count,
             collapsed=state.collapsed,
             beyond=state.beyond,
+            tail=state.tail,
             factor=state.factor,
             rest=state.rest,
             lost=state.lost,

@@ -22,6 +22,7 @@ from rmcvi.core import tree
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour, whitened_normal
 from rmcvi.core.observation import Observation
+from rmcvi.core.pareto import pareto_k
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments, initial_moments
 from rmcvi.recursion.gaussian_fit import ascend
@@ -136,7 +137,8 @@ def step(
         lambda s: (s.t, s.history), state, (state.t + 1, history.forget_last(~sound))
     )
     new = tree.where(sound, moved, stood)
-    info = Info.plain(new.elbo.value, jnp.where(sound, increment, 0.0), sound, fit.ess)
+    gained, tail = jnp.where(sound, increment, 0.0), pareto_k(fit.unexplained)
+    info = Info.plain(new.elbo.value, gained, sound, fit.ess, pareto_k=tail)
     gradient = tree.where(sound, gradient, tree.zeros(gradient))
     return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
 

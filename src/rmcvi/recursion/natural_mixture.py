@@ -28,7 +28,7 @@ from rmcvi.families.kalman import Moments
 from rmcvi.recursion.gaussian_fit import Fit, ascend
 from rmcvi.recursion.gaussian_law import Law, Prediction, initial_law
 from rmcvi.recursion.gaussian_match import Match
-from rmcvi.recursion.mixture_cut import Cut, cut_law, cut_prediction, cut_weights
+from rmcvi.recursion.mixture_cut import Cut, cut_law, cut_prediction, pieces
 from rmcvi.recursion.mixture_law import Mixture
 from rmcvi.recursion.natural_full import Row
 from rmcvi.recursion.settings import NaturalSettings
@@ -63,11 +63,22 @@ class Cuts(eqx.Module):
     before: Cut
     after: Cut
 
-    def predictions(self, row: Row, model: Any, mixture: Mixture) -> Prediction:
-        """Of every piece."""
-        law = _flat(jax.vmap(Cut.law)(self.before, mixture.law))
-        prior = jax.vmap(lambda v: row.predict(model, v))(law)
-        return _flat(jax.vmap(Cut.prediction)(self.after, prior))
+    def predictions(
+        self, row: Row, model: Any, mixture: Mixture
+    ) -> tuple[Float[Array, "c"], Prediction]:
+        """Of every piece, and its weight."""
+        weight, prior = _moved(row, model, mixture, self.before)
+        share, prior = jax.vmap(Cut.prediction)(self.after, prior)
+        return (weight[:, None] * share).reshape(-1), _flat(prior)
+
+
+def _moved(
+    row: Row, model: Any, mixture: Mixture, cut: Cut
+) -> tuple[Float[Array, "c"], Prediction]:
+    """Weights and predictions of the pieces that f moves."""
+    share, mean, root = jax.vmap(pieces)(mixture.law.mean, mixture.law.root, cut)
+    prior = jax.vmap(lambda v: row.predict(model, v))(_flat(Law(mean, root)))
+    return (mixture.weight[:, None] * share).reshape(-1), prior
 
 
 class Pieces(eqx.Module):
@@ -113,23 +124,23 @@ def step(
     noise = whitened_normal(k_outer, settings.num_particles, model.dim_state)
     row = Row(observed, noise, whitened_normal(k_inner, settings.num_inner, model.dim_state))
     cuts = _cuts(settings, row, model.untilted, state.mixture)
-    pieces = _pieces(settings, row, model.untilted, state.mixture, cuts)
-    joins = pieces.posterior.joins(settings.components)
-    gradient, tangents = _derivatives(state, (model, trainable), row, cuts, pieces, joins)
-    mixture = pieces.posterior.joined(*joins)
-    sound = tree.all_finite((mixture, pieces.bound, gradient, tangents))
+    found = _pieces(settings, row, model.untilted, state.mixture, cuts)
+    joins = found.posterior.joins(settings.components)
+    gradient, tangents = _derivatives(state, (model, trainable), row, cuts, found, joins)
+    mixture = found.posterior.joined(*joins)
+    sound = tree.all_finite((mixture, found.bound, gradient, tangents))
     back = jax.vmap(lambda prior, z: prior.before + prior.gain @ z.mean)
     moved = MixtureState(
         t=state.t + 1,
         mixture=mixture,
         tangents=tangents,
-        elbo=state.elbo.add(pieces.bound),
-        smoothed=pieces.posterior.weight @ back(pieces.prior, pieces.match),
+        elbo=state.elbo.add(found.bound),
+        smoothed=found.posterior.weight @ back(found.prior, found.match),
     )
     stood = eqx.tree_at(lambda s: s.t, state, state.t + 1)
     new = tree.where(sound, moved, stood)
-    ess = pieces.posterior.weight @ jax.vmap(lambda v: v.fit.ess)(pieces.match)
-    info = Info.plain(new.elbo.value, jnp.where(sound, pieces.bound, 0.0), sound, ess)
+    ess = found.posterior.weight @ jax.vmap(lambda v: v.fit.ess)(found.match)
+    info = Info.plain(new.elbo.value, jnp.where(sound, found.bound, 0.0), sound, ess)
     gradient = tree.where(sound, gradient, tree.zeros(gradient))
     return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
 
@@ -138,8 +149,7 @@ def _cuts(settings: NaturalSettings, row: Row, model: Any, mixture: Mixture) -> 
     """How every component is cut before f moves it, and every piece before it sees y_t."""
     first, inputs = row.observed.first, row.observed.inputs
     before = jax.vmap(lambda law: cut_law(model, law, row.noise, inputs, ~first))(mixture.law)
-    law = _flat(jax.vmap(Cut.law)(before, mixture.law))
-    prior = jax.vmap(lambda v: row.predict(model, v))(law)
+    prior = _moved(row, model, mixture, before)[1]
 
     def cut(prior):
         def target(z):
@@ -158,14 +168,13 @@ def _pieces(
     settings: NaturalSettings, row: Row, model: Any, mixture: Mixture, cuts: Cuts
 ) -> Pieces:
     """Every piece, fitted to y_t and weighed."""
-    prior = cuts.predictions(row, model, mixture)
+    weight, prior = cuts.predictions(row, model, mixture)
 
     def fitted(prior):
         fit = _fit(settings, lambda z: row.target(model, prior, z), row.noise)
         return Match.of(fit, settings.corrected)
 
     match = jax.vmap(fitted)(prior)
-    weight = cut_weights(cut_weights(mixture.weight))
     elbo = jax.vmap(lambda v: v.fit.elbo)(match)
     log_z = jax.vmap(lambda v: v.log_evidence)(match) if settings.corrected else elbo
     total = jax.nn.logsumexp(log_z, b=weight)
@@ -181,7 +190,7 @@ def _derivatives(
     learned: tuple[Any, Trainable],
     row: Row,
     cuts: Cuts,
-    pieces: Pieces,
+    found: Pieces,
     joins: tuple[Array, Array],
 ) -> tuple[PyTree, Mixture]:
     """Gradient in theta of the evidence of y_t, and the derivatives of q_t.
@@ -191,7 +200,7 @@ def _derivatives(
         learned: the model, and which of its leaves.
         row: y_t and the noise.
         cuts: of components.
-        pieces: after y_t.
+        found: every piece after y_t.
         joins: which of them become one.
     """
     model, trainable = learned
@@ -201,7 +210,7 @@ def _derivatives(
 
     def at_particles(flat, mixture):
         current = eqx.combine(unravel(flat), rest)
-        moved = cuts.predictions(row, current, mixture)
+        weight, moved = cuts.predictions(row, current, mixture)
 
         def piece(moved, prior, z):
             def h(z):
@@ -210,19 +219,18 @@ def _derivatives(
 
             return jax.vmap(jax.value_and_grad(h))(z)
 
-        values, slopes = jax.vmap(piece)(moved, pieces.prior, pieces.match.fit.z)
-        weight = cut_weights(cut_weights(mixture.weight))
+        values, slopes = jax.vmap(piece)(moved, found.prior, found.match.fit.z)
         return weight, values, slopes, Law(moved.mean, moved.root)
 
-    now, posterior = pieces.match, pieces.posterior
+    now, posterior = found.match, found.posterior
 
     def along(direction, tangent):
         primals, tangents = (flat, state.mixture), (direction, tangent)
         weight, values, slopes, moved = jax.jvp(at_particles, primals, tangents)[1]
-        weight = weight * jnp.exp(pieces.log_evidence)
+        weight = weight * jnp.exp(found.log_evidence)
         weight = weight + posterior.weight * jnp.sum(now.weights * values, 1)
         total = jnp.sum(weight)
-        law = jax.vmap(Prediction.posterior_tangent)(pieces.prior, now, moved, values, slopes)
+        law = jax.vmap(Prediction.posterior_tangent)(found.prior, now, moved, values, slopes)
         change = Mixture(weight - posterior.weight * total, law)
         return total, jax.jvp(lambda v: v.joined(*joins), (posterior,), (change,))[1]
 

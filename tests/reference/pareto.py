@@ -7,7 +7,7 @@ def profile_likelihood_shape(exceedances: np.ndarray) -> float:
     """The k that maximises the likelihood: for b = -k / s, k(b) is the mean of log(1 - b x)."""
     top = 1.0 / exceedances.max()
     best, found = -np.inf, np.nan
-    for distance in np.geomspace(1e-4, 1e4, 4000):
+    for distance in np.geomspace(1e-4, 1e8, 6000):
         b = top - distance * top
         if abs(b) < 1e-12:
             continue
@@ -18,8 +18,6 @@ def profile_likelihood_shape(exceedances: np.ndarray) -> float:
     return found
 
 
-def pareto_draws(
-    rng: np.random.Generator, k: float, num: int | tuple[int, ...]
-) -> np.ndarray:
+def pareto_draws(rng: np.random.Generator, k: float, num: int | tuple[int, ...]) -> np.ndarray:
     """Weights whose tail has index k: the inverse of 1 - F(w) = w^(-1/k) at uniform numbers."""
     return rng.uniform(size=num) ** -k

@@ -1,6 +1,6 @@
 """How heavy is the tail of importance weights? The shape k of a generalised Pareto distribution.
 
-Weights above a threshold c are fitted by the density proportional to (1 + k (w - c) / s)^(-1/k - 1):
+Weights w above a threshold c are fitted by a density proportional to (1 + k (w - c) / s)^(-1/k-1):
 their variance is finite below k = 1/2, their mean below 1, and averages with them can be trusted
 below about .7 (Vehtari, Simpson, Gelman, Yao and Gabry, 2024). The fit is the posterior mean of
 Zhang and Stephens (2009), for b = -k / s on a grid,
@@ -26,7 +26,7 @@ def tail_size(num: int) -> int:
 
 
 def pareto_shape(exceedances: Float[Array, "m"]) -> Float[Array, ""]:
-    """k of positive numbers in ascending order."""
+    """K of positive numbers in ascending order."""
     num = exceedances.size
     grid = 30 + int(num**0.5)
     tiny = jnp.finfo(exceedances.dtype).tiny
@@ -40,7 +40,7 @@ def pareto_shape(exceedances: Float[Array, "m"]) -> Float[Array, ""]:
 
 
 def pareto_k(log_weights: Float[Array, "n"]) -> Float[Array, ""]:
-    """k of the largest weights; 0 where there is no tail, NaN where they are too few to tell."""
+    """K of the largest weights; 0 where there is no tail, NaN where they are too few to tell."""
     size = tail_size(log_weights.size)
     if size < FEWEST:
         return jnp.full((), jnp.nan, log_weights.dtype)

@@ -76,9 +76,9 @@ _SENTENCES = {
         "too long."
     ),
     Alarm.NOT_GAUSSIAN: (
-        "The posterior is not a Gaussian (its weights have a heavy tail, Pareto k above .7; several "
-        "modes, perhaps): use NaturalRMCVI(components=8), or a particle recursion; rmcvi.suggest "
-        "tries them."
+        "The posterior is no Gaussian (its weights have a heavy tail, Pareto k above .7; perhaps it "
+        "has several modes): use NaturalRMCVI(components=8), or a particle recursion; "
+        "rmcvi.suggest tries them."
     ),
 }
 

@@ -97,6 +97,6 @@ def _joint(
 
 
 def _log_volume(covariance: Float[Array, "dx dx"]) -> Float[Array, ""]:
-    """log |P| / 2, also where P is singular up to rounding."""
+    """Log |P| / 2, also where P is singular up to rounding."""
     smallest = jnp.finfo(covariance.dtype).tiny
     return jnp.sum(jnp.log(jnp.maximum(jnp.diagonal(root_of(covariance)), smallest)))

@@ -6,8 +6,8 @@ The family has no parameters, so nothing about q has to be learned: a few steps 
 
 at each observation find q_t (docs/theory/natural.md). With `LinearGaussianFamily()` q_t has a full
 covariance and the prediction is moment-matched (`natural_full`), or is a mixture of such Gaussians
-(`natural_mixture`); with `diagonal=True` coordinates are independent and h_t is carried from step to
-step at the particles (`natural_diagonal`).
+(`natural_mixture`); with `diagonal=True` coordinates are independent and h_t is carried from step
+to step at the particles (`natural_diagonal`).
 """
 
 from typing import Any

@@ -38,7 +38,7 @@ INADEQUATE = 1.1
 LEVEL = 0.9
 MIXED = 500
 """Particles of a particle recursion that learns, whose work grows with their square."""
-COMPONENTS, EACH = 8, 10
+COMPONENTS, EACH = 4, 10
 """Of a mixture, and particles of each of its pieces."""
 
 

@@ -77,7 +77,7 @@ _SENTENCES = {
     ),
     Alarm.NOT_GAUSSIAN: (
         "The posterior is no Gaussian (its weights have a heavy tail, Pareto k above .7; perhaps it "
-        "has several modes): use NaturalRMCVI(components=8), or a particle recursion; "
+        "has several modes): use NaturalRMCVI(10, components=4), or a particle recursion; "
         "rmcvi.suggest tries them."
     ),
 }

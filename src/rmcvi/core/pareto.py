@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+TRUSTED = 0.7
+"""Largest k with which averages by importance weights converge in practice."""
 FEWEST = 5
 """Weights in a tail that tell anything about its shape."""
 HEAVY = 2.0

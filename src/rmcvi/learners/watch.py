@@ -87,7 +87,7 @@ class Watch(eqx.Module):
         score = jnp.asarray(jnp.nan) if prediction is None else prediction.log_score
         alarms, health, drift, change = jnp.zeros((), int), state.health, state.drift, None
         if self.health is not None and health is not None:
-            told = info.ess, info.mass_beyond, info.pareto_k
+            told = info.ess, info.mass_beyond, info.misfit.fails
             health, alarms = self.health.step(health, y, score, told)
         if self.drift is not None and drift is not None:
             drift, drifted, change = self.drift.step(drift, score)

@@ -21,8 +21,8 @@ from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 
 _LARGEST = 10.0
 """Largest departure, in nats, that one score may contribute."""
-TRUSTED = 0.7
-"""Largest Pareto k with which averages by importance weights converge in practice."""
+OFTEN = 0.2
+"""Share of rows in which the posterior may be something else than the family's law."""
 
 
 class Alarm(enum.IntFlag):
@@ -76,9 +76,9 @@ _SENTENCES = {
         "too long."
     ),
     Alarm.NOT_GAUSSIAN: (
-        "The posterior is no Gaussian (its weights have a heavy tail, Pareto k above .7; perhaps it "
-        "has several modes): use NaturalRMCVI(10, components=4), or a particle recursion; "
-        "rmcvi.suggest tries them."
+        "In more than a fifth of the rows the posterior is not as the family has it (weights with "
+        "a heavy tail, Pareto k above .7, or a mode left out): use NaturalRMCVI(10, components=4), "
+        "or a particle recursion; rmcvi.suggest tries them."
     ),
 }
 
@@ -98,8 +98,8 @@ class HealthState(eqx.Module):
     """Running moments of the observations."""
     collapsed: Float[Array, ""]
     beyond: Float[Array, ""]
-    tail: Float[Array, ""]
-    """Pareto k of the posterior over the family's law."""
+    misfit: Float[Array, ""]
+    """Share of rows in which the family's law is not the posterior."""
     factor: Float[Array, ""]
     rest: Int[Array, ""]
     """Steps since the factor was last halved."""
@@ -147,7 +147,7 @@ class Health(eqx.Module):
             number=jnp.zeros(dim),
             collapsed=zero,
             beyond=zero,
-            tail=zero,
+            misfit=zero,
             factor=jnp.ones(()),
             rest=count,
             lost=jnp.zeros((), bool),
@@ -158,7 +158,7 @@ class Health(eqx.Module):
         state: HealthState,
         y: Float[Array, "dy"],
         log_score: Float[Array, ""],
-        told: tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]],
+        told: tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]],
     ) -> tuple[HealthState, Int[Array, ""]]:
         """Take in one observation and its score; returns the alarms as flags.
 
@@ -167,24 +167,25 @@ class Health(eqx.Module):
             y: the observation, NaN = not observed.
             log_score: log-density of what was observed under its prediction.
             told: by the recursion: effective sample size, share of the gradient's mass beyond the
-                window, Pareto k.
+                window, and whether the family's law fails.
         """
         state = self._score(state, y, log_score)
-        pace, (ess, beyond, tail) = 1.0 / self.recent, told
+        pace, (ess, beyond, fails) = 1.0 / self.recent, told
         collapsed = state.collapsed + pace * ((ess < 2.0) - state.collapsed)
         truncated = state.beyond + pace * (jnp.minimum(beyond, 1.0) - state.beyond)
-        tail = state.tail + pace * jnp.where(jnp.isnan(tail), 0.0, tail - state.tail)
+        slow = jnp.maximum(1.0 / self.usual, 1.0 / jnp.maximum(state.count, 1))
+        misfit = state.misfit + slow * (fails - state.misfit)
         unstable = self._unstable(state)
         halve = unstable & (state.rest >= self.recent)
         grown = jnp.where(unstable, state.factor, state.factor * 2.0 ** (1.0 / self.usual))
         factor = jnp.where(halve, 0.5 * state.factor, grown)
         state = eqx.tree_at(
-            lambda s: (s.collapsed, s.beyond, s.tail, s.factor, s.rest, s.lost),
+            lambda s: (s.collapsed, s.beyond, s.misfit, s.factor, s.rest, s.lost),
             state,
             (
                 collapsed,
                 truncated,
-                tail,
+                misfit,
                 jnp.clip(factor, self.shortest, 1.0) if self.damp else state.factor,
                 jnp.where(halve, 0, state.rest + 1),
                 halve & (state.factor <= self.shortest),
@@ -194,7 +195,7 @@ class Health(eqx.Module):
         alarms = (
             jnp.where(ready & (collapsed > 0.5), int(Alarm.WEIGHTS_COLLAPSED), 0)
             + jnp.where(ready & (truncated > 0.1), int(Alarm.WINDOW_SHORT), 0)
-            + jnp.where(ready & (tail > TRUSTED), int(Alarm.NOT_GAUSSIAN), 0)
+            + jnp.where(ready & (misfit > OFTEN), int(Alarm.NOT_GAUSSIAN), 0)
             + jnp.where(unstable, int(Alarm.UNSTABLE), 0)
         )
         return state, alarms
@@ -227,7 +228,7 @@ class Health(eqx.Module):
             number=observations.count,
             collapsed=state.collapsed,
             beyond=state.beyond,
-            tail=state.tail,
+            misfit=state.misfit,
             factor=state.factor,
             rest=state.rest,
             lost=state.lost,

@@ -66,6 +66,25 @@ class Fit(eqx.Module):
         """Effective number of particles in importance weights: all if the target is Gaussian."""
         return 1.0 / jnp.sum(jax.nn.softmax(self.unexplained) ** 2)
 
+    def departures(self, log_g: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+        """|p / q - 1| at q's particles, and (p - q)_+ over the prior at the prior's.
+
+        p is the target, with q's own estimate of its mass; `log_g` is h - log N(z; 0, I) at the
+        noise, which are particles of the prior: they find what q may have missed.
+        """
+        volume = jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+        u, most = self.unexplained - volume, jnp.log(float(len(log_g)))
+        mass = jax.nn.logsumexp(u) - most
+        away = (self.noise - self.mean[None]) @ self.factor
+        log_q = volume + 0.5 * jnp.sum(self.noise**2 - away**2, 1)
+        p, q = (jnp.exp(jnp.minimum(v, most)) for v in (log_g - mass, log_q))
+        return jnp.abs(jnp.exp(u - mass) - 1.0), jnp.maximum(p - q, 0.0)
+
+    def left_out(self, log_g: Float[Array, "n"]) -> Float[Array, ""]:
+        """Distance of p and q in total variation, in [0, 1]: the larger of two estimates."""
+        ratio, missed = self.departures(log_g)
+        return jnp.minimum(jnp.maximum(0.5 * jnp.mean(ratio), jnp.mean(missed)), 1.0)
+
     def curvature(self, slopes: Float[Array, "n dx"]) -> Float[Array, "dx dx"]:
         """-E_q of the second derivatives of what has these slopes at the particles."""
         return -symmetric(slopes.T @ self.noise @ self.factor.T / len(slopes))

@@ -14,7 +14,6 @@ the derivative of its log-weight, and its covariances with x and x x' as those o
 the pieces of a wide law do is then to change weights, not to move across where f is steep.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -141,19 +140,8 @@ def cut_law(
     return Cut.along(noise, bent, wrong)
 
 
-def cut_prediction(target: Callable[[Array], Array], fit: Fit) -> Cut:
-    """Before it sees y_t; particles of the prediction find what those of the fit may miss."""
-    noise, num = fit.noise, len(fit.noise)
-    squares = 0.5 * jnp.sum(noise**2, 1)
-    volume = jnp.sum(jnp.log(jnp.diagonal(fit.factor)))
-    u = fit.unexplained - volume
-    log_z = jax.nn.logsumexp(u) - jnp.log(num)
-    ratio = jnp.abs(jnp.exp(u - log_z) - 1.0)
-    log_p = jax.vmap(target)(noise) + squares - log_z
-    log_q = volume - 0.5 * jnp.sum(((noise - fit.mean[None]) @ fit.factor) ** 2, 1) + squares
-    most = jnp.log(jnp.asarray(float(num), noise.dtype))
-    missed = jnp.exp(jnp.minimum(log_p, most)) - jnp.exp(jnp.minimum(log_q, most))
-    missed = jnp.maximum(missed, 0.0)
-    wrong = jnp.maximum(0.5 * jnp.mean(ratio), jnp.mean(missed)) / LEFT_OUT
-    points = jnp.concatenate([fit.z, noise]) - fit.mean[None]
-    return Cut.along(points, jnp.concatenate([ratio, missed]), wrong)
+def cut_prediction(log_g: Float[Array, "n"], fit: Fit) -> Cut:
+    """Before it sees y_t; `log_g` as in `Fit.departures`."""
+    points = jnp.concatenate([fit.z, fit.noise]) - fit.mean[None]
+    departures = jnp.concatenate(fit.departures(log_g))
+    return Cut.along(points, departures, fit.left_out(log_g) / LEFT_OUT)

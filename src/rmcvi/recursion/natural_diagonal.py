@@ -21,13 +21,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi.contract import Gradients, Info, Step, Trainable
+from rmcvi.contract import Gradients, Info, Misfit, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour, log_density, matched_normal
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation
-from rmcvi.core.pareto import pareto_k
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments, predict
 from rmcvi.models import AbstractModel
@@ -154,7 +153,7 @@ def step(
         sound,
         jnp.where(first, float(settings.num_particles), ess),
         calibrated=share,
-        pareto_k=pareto_k(fitted.values - fitted.log_q),
+        misfit=Misfit.of(fitted.values - fitted.log_q),
     )
     return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
 

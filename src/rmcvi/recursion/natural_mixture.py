@@ -155,7 +155,8 @@ def _cuts(settings: NaturalSettings, row: Row, model: Any, mixture: Mixture) -> 
         def target(z):
             return row.target(model, prior, z)
 
-        return cut_prediction(target, _fit(settings, target, row.noise))
+        log_g = row.log_likelihoods(model, prior)
+        return cut_prediction(log_g, _fit(settings, target, row.noise))
 
     return Cuts(before, jax.vmap(cut)(prior))
 

@@ -144,7 +144,7 @@ class PerStepRMCVI(AbstractRecursion):
             increment,
             jnp.isfinite(increment),
             ess,
-            pareto_k=value.pareto_k,
+            misfit=value.misfit,
         )
         return Step(new, grads, info)
 

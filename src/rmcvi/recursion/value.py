@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from rmcvi.contract import Misfit
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation
-from rmcvi.core.pareto import pareto_k
 from rmcvi.families import AbstractExponentialFamily, AbstractFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, Tilts
@@ -63,8 +63,8 @@ class Value(eqx.Module):
     """Of h over the particles: what must be added to its running offset."""
     entropy: Float[Array, ""]
     """-E log q_t, in closed form or sampled."""
-    pareto_k: Float[Array, ""]
-    """Of h - log q_t."""
+    misfit: Misfit
+    """By h - log q_t."""
 
 
 class Estimator(eqx.Module):
@@ -118,7 +118,7 @@ def propagate(
     mean = jnp.mean(h)
     cloud = Cloud(x, h - mean, eta, origin, terminal)
     slot = Slot(weights, coefficient, before.x, x, before.origin, before.terminal)
-    return Value(cloud, slot, mean, entropy, pareto_k(h - log_q))
+    return Value(cloud, slot, mean, entropy, Misfit.of(h - log_q))
 
 
 def _backward_means(
@@ -301,8 +301,7 @@ def is_sound(value: Value) -> Bool[Array, ""]:
 def stand_still(backward: AbstractBackward, cloud: Cloud, entropy: Float[Array, ""]) -> Value:
     """A step in which nothing happens, for numbers that must not enter the statistics."""
     slot = standing_slot(backward, cloud)
-    zero = jnp.zeros_like(entropy)
-    return Value(cloud, slot, zero, entropy, jnp.full_like(entropy, jnp.nan))
+    return Value(cloud, slot, jnp.zeros_like(entropy), entropy, Misfit.unknown(entropy))
 
 
 def standing_slot(backward: AbstractBackward, cloud: Cloud) -> Slot:

@@ -134,7 +134,7 @@ def test_neighbours_join_and_modes_stay() -> None:
 
 
 GROWTH, ROWS = zoo.Growth(), 250
-SETTINGS = {"num_steps": 2, "components": 4}
+FOUR = rmcvi.NaturalRMCVI(10, num_steps=2, components=4)
 
 
 def growth_stream() -> tuple[Array, Array, rmcvi.Inputs]:
@@ -174,7 +174,7 @@ def test_two_modes_and_their_score() -> None:
             jax.jacfwd(lambda m: by_quadrature(m, ys, inputs)[1])(m),
         )
     )(GROWTH)
-    carry, _, grads, info = follow(rmcvi.NaturalRMCVI(10, **SETTINGS), GROWTH, ys, inputs)
+    carry, _, grads, info = follow(FOUR, GROWTH, ys, inputs)
 
     def error(mean):
         return float(jnp.sqrt(jnp.mean((mean - states) ** 2)))
@@ -199,7 +199,7 @@ def test_a_learner_says_so_and_the_remedy_is_silent() -> None:
     nothing = rmcvi.Trainable(model=False, family=False)
     for recursion, said in (
         (rmcvi.NaturalRMCVI(25), True),
-        (rmcvi.NaturalRMCVI(10, **SETTINGS), False),
+        (FOUR, False),
     ):
         learner = rmcvi.OnlineEstimator(GROWTH, FAMILY, recursion, trainable=nothing, trial=False)
         state, history = rmcvi.scan(learner, learner.init(jax.random.key(0)), ys, inputs.u)

@@ -143,5 +143,6 @@ def cut_law(
 def cut_prediction(log_g: Float[Array, "n"], fit: Fit) -> Cut:
     """Before it sees y_t; `log_g` as in `Fit.departures`."""
     points = jnp.concatenate([fit.z, fit.noise]) - fit.mean[None]
-    departures = jnp.concatenate(fit.departures(log_g))
-    return Cut.along(points, departures, fit.left_out(log_g) / LEFT_OUT)
+    ratio, missed = fit.departures(log_g)
+    wrong = jnp.maximum(0.5 * jnp.mean(ratio), jnp.mean(missed)) / LEFT_OUT
+    return Cut.along(points, jnp.concatenate([ratio, missed]), wrong)

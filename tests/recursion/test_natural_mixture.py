@@ -133,7 +133,7 @@ def test_neighbours_join_and_modes_stay() -> None:
     np.testing.assert_allclose(jnp.sum(same.weight), 1.0, atol=1e-12)
 
 
-GROWTH, ROWS = zoo.Growth(), 250
+GROWTH, ROWS = zoo.Growth(), 150
 FOUR = rmcvi.NaturalRMCVI(10, num_steps=2, components=4)
 
 
@@ -146,7 +146,7 @@ def growth_stream() -> tuple[Array, Array, rmcvi.Inputs]:
 
 def by_quadrature(model: Any, ys: Array, inputs: rmcvi.Inputs) -> tuple[Array, Array]:
     """Filtered means and log-evidence of each row, on a grid: exact for practical purposes."""
-    grid = jnp.linspace(-45.0, 45.0, 361)
+    grid = jnp.linspace(-40.0, 40.0, 241)
     points, width = grid[:, None], grid[1] - grid[0]
 
     def row(law, row):
@@ -181,7 +181,7 @@ def test_two_modes_and_their_score() -> None:
 
     assert error(carry.mean) < 1.1 * error(exact)
     alone, _, _, single = follow(rmcvi.NaturalRMCVI(25), GROWTH, ys, inputs)
-    assert error(alone.mean) > 1.3 * error(exact)
+    assert error(alone.mean) > 1.2 * error(exact)
     short = (jnp.sum(evidence) - info.elbo[-1]) / ROWS
     assert 0.0 < float(short) < 0.1
     for told, slope in zip(jax.tree.leaves(grads), jax.tree.leaves(slopes), strict=True):

@@ -203,7 +203,7 @@ def test_a_learner_says_so_and_the_remedy_is_silent() -> None:
     ):
         learner = rmcvi.OnlineEstimator(GROWTH, FAMILY, recursion, trainable=nothing, trial=False)
         state, history = rmcvi.scan(learner, learner.init(jax.random.key(0)), ys, inputs.u)
-        flags = np.asarray(history.alarms) & int(rmcvi.Alarm.NOT_GAUSSIAN)
+        flags = np.asarray(history.alarms) & int(rmcvi.Alarm.FAMILY_MISFIT)
         assert np.any(flags > 0) == said
     ahead = learner.forecast(state, 3, u=jnp.arange(3.0)[:, None])
     past = learner.smooth(state, lag=5)

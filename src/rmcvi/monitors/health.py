@@ -38,7 +38,7 @@ class Alarm(enum.IntFlag):
     LOST = 64
     FAMILY_WORSE = 128
     MODEL_WORSE = 256
-    NOT_GAUSSIAN = 512
+    FAMILY_MISFIT = 512
 
     @property
     def sentences(self) -> list[str]:
@@ -75,10 +75,11 @@ _SENTENCES = {
         "learn more slowly; the gradient is biased (more particles, another family) or steps are "
         "too long."
     ),
-    Alarm.NOT_GAUSSIAN: (
+    Alarm.FAMILY_MISFIT: (
         "In more than a fifth of the rows the posterior is not as the family has it (weights with "
-        "a heavy tail, Pareto k above .7, or a mode left out): use NaturalRMCVI(10, components=4), "
-        "or a particle recursion; rmcvi.suggest tries them."
+        "a heavy tail, Pareto k above .7, or a mode left out): use NaturalRMCVI with "
+        "LinearGaussianFamily(), with components=4 if there are several modes, or a particle "
+        "recursion; rmcvi.suggest tries them."
     ),
 }
 
@@ -195,7 +196,7 @@ class Health(eqx.Module):
         alarms = (
             jnp.where(ready & (collapsed > 0.5), int(Alarm.WEIGHTS_COLLAPSED), 0)
             + jnp.where(ready & (truncated > 0.1), int(Alarm.WINDOW_SHORT), 0)
-            + jnp.where(ready & (misfit > OFTEN), int(Alarm.NOT_GAUSSIAN), 0)
+            + jnp.where(ready & (misfit > OFTEN), int(Alarm.FAMILY_MISFIT), 0)
             + jnp.where(unstable, int(Alarm.UNSTABLE), 0)
         )
         return state, alarms

@@ -210,6 +210,11 @@ def test_a_learner_says_so_and_the_remedy_is_silent() -> None:
     assert np.all(np.isfinite(ahead.mean)) and past.mean.shape == (6, 1)
 
 
+@pytest.mark.long
+def test_it_conforms() -> None:
+    assert "conforms" in str(rmcvi.checks.recursion(FOUR, GROWTH, FAMILY))
+
+
 def test_what_goes_with_one_gaussian_only_is_refused() -> None:
     family = rmcvi.families.LinearGaussianFamily(diagonal=True)
     with pytest.raises(ValueError, match="components: got 4 with diagonal=True"):

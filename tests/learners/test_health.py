@@ -15,14 +15,19 @@ HEALTH = rmcvi.Health()
 
 
 def follow(
-    scores: np.ndarray, ess: float = 10.0, beyond: float = 0.0, health: rmcvi.Health = HEALTH
+    scores: np.ndarray,
+    ess: float = 10.0,
+    beyond: float = 0.0,
+    fails: bool = False,
+    health: rmcvi.Health = HEALTH,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(alarms, factors) for a stream of log scores of two coordinates of unit noise."""
     ys = jax.random.normal(jax.random.key(0), (len(scores), 2))
 
     def step(state: Any, row: Any) -> Any:
         y, score = row
-        state, alarms = health.step(state, y, score, jnp.asarray(ess), jnp.asarray(beyond))
+        told = jnp.asarray(ess), jnp.asarray(beyond), jnp.asarray(fails)
+        state, alarms = health.step(state, y, score, told)
         return state, (alarms, state.factor)
 
     rows = (ys, jnp.asarray(scores))
@@ -80,6 +85,13 @@ def test_collapsed_weights_and_short_windows_raise_their_flags() -> None:
         "More than a tenth of the gradient's mass lies beyond the window",
     ]
     assert Alarm.NONE.sentences == []
+
+
+def test_a_posterior_that_the_family_misses_is_named_with_its_remedy() -> None:
+    alarms, _ = follow(noise(400), fails=True)
+    assert np.all(alarms[:199] == 0) and Alarm(int(alarms[-1])) == Alarm.FAMILY_MISFIT
+    (sentence,) = Alarm.FAMILY_MISFIT.sentences
+    assert "components=4" in sentence and "Pareto k" in sentence
 
 
 class Ascent(eqx.Module):

@@ -1,7 +1,5 @@
 """The rule behind `rmcvi.suggest`, and one trial."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -15,9 +13,9 @@ from rmcvi.models import AbstractModel, LinearGaussian
 RECURSION = rmcvi.NaturalRMCVI(4)
 
 
-def outcome(name: str, rmse: float, family: Any = True, learns: bool = True) -> Outcome:
-    kind = LinearGaussianFamily() if family else None
-    return Outcome(Candidate(name, RECURSION, kind, learns), rmse, 0.9, -1.0, 10.0)
+def outcome(name: str, rmse: float, gaussian: bool = True, learns: bool = True) -> Outcome:
+    family = LinearGaussianFamily() if gaussian else None
+    return Outcome(Candidate(name, RECURSION, family, learns, gaussian), rmse, 0.9, -1.0, 10.0)
 
 
 def test_the_first_that_is_as_good_as_the_best_is_taken():
@@ -28,14 +26,21 @@ def test_the_first_that_is_as_good_as_the_best_is_taken():
 
 
 def test_what_only_compares_is_not_offered_and_what_diverges_neither():
-    tried = [outcome("nan", float("nan")), outcome("a", 1.0), outcome("e", 0.9, None, False)]
+    tried = [outcome("nan", float("nan")), outcome("a", 1.0), outcome("e", 0.9, learns=False)]
     assert choose(tried, 1.0)[0].name == "a"
 
 
 def test_particles_where_no_gaussian_family_suits():
-    tried = [outcome("a", 1.3), outcome("p", 1.0, None)]
+    tried = [outcome("a", 1.3), outcome("m", 1.2, False), outcome("p", 1.0, False)]
     chosen, why = choose(tried, 1.0)
     assert chosen.name == "p" and "the posterior is not Gaussian" in why
+
+
+def test_a_mixture_where_it_is_as_good_as_particles():
+    tried = [outcome("a", 1.3), outcome("m", 1.04, False), outcome("p", 1.0, False)]
+    chosen, why = choose(tried, 1.0)
+    assert chosen.name == "m" and "this one 1.04 times" in why
+    assert choose([outcome("a", 1.09), *tried[1:]], 1.0)[0].name == "a"
 
 
 def test_full_covariances_come_first():

@@ -123,6 +123,8 @@ def test_it_is_the_kalman_filter_and_its_score(name: str, particles: int, correc
     np.testing.assert_allclose(carry.mean, exact.mean, atol=1e-8)
     np.testing.assert_allclose(carry.covariance, exact.covariance, atol=1e-8)
     np.testing.assert_allclose(info.elbo, exact.log_evidence, atol=1e-7)
+    np.testing.assert_allclose(info.misfit.left_out, 0.0, atol=1e-7)
+    np.testing.assert_array_equal(info.misfit.pareto_k, 0.0 if particles > 24 else np.nan)
     truth = score(model, ys, inputs)
     for told, slope in zip(jax.tree.leaves(grads), jax.tree.leaves(truth), strict=True):
         np.testing.assert_allclose(told.sum(0), slope, rtol=1e-7, atol=1e-7)

@@ -14,7 +14,7 @@ def test_every_method_has_its_row(tmp_path):
     told = result["volatility"]
     floor, chosen = told.pop("floor"), told.pop("chosen")
     assert 0.0 < floor < 1.5
-    assert chosen in told and len(told) == 4
+    assert chosen in told and len(told) == 6
     for row in told.values():
         assert np.isfinite(row["rmse"]) and 0.0 <= row["coverage"] <= 1.0
         assert row["parameter_error"] < 3.0

@@ -28,6 +28,7 @@ from rmcvi.contract.recursion import AbstractRecursion as AbstractRecursion
 from rmcvi.contract.recursion import Filtered as Filtered
 from rmcvi.contract.recursion import Gradients as Gradients
 from rmcvi.contract.recursion import Info as Info
+from rmcvi.contract.recursion import Misfit as Misfit
 from rmcvi.contract.recursion import Smoothed as Smoothed
 from rmcvi.contract.recursion import Step as Step
 from rmcvi.contract.recursion import Trainable as Trainable

@@ -13,8 +13,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi.core.inputs import Inputs
+from rmcvi.core.pareto import TRUSTED, pareto_k
 from rmcvi.core.results import Result
 from rmcvi.models import AbstractModel
+
+MUCH = 0.25
+"""Share of a posterior that no family should leave out; with one mode, the zoo stays below .2."""
 
 
 class Trainable(eqx.Module):
@@ -29,6 +33,31 @@ class Gradients(eqx.Module):
 
     model: PyTree
     family: PyTree
+
+
+class Misfit(eqx.Module):
+    """How far q_t is from the posterior, by importance weights; NaN: not estimated."""
+
+    pareto_k: Float[Array, "*batch"]
+    """Shape of the weights' tail."""
+    left_out: Float[Array, "*batch"]
+    """Share of the posterior that q_t leaves out: their distance in total variation."""
+
+    @classmethod
+    def unknown(cls, like: Float[Array, ""]) -> "Misfit":
+        """Not estimated."""
+        return cls(jnp.full_like(like, jnp.nan), jnp.full_like(like, jnp.nan))
+
+    @classmethod
+    def of(cls, log_weights: Float[Array, "n"]) -> "Misfit":
+        """By weights of q_t's own particles, which know nothing of modes that q_t has missed."""
+        k = pareto_k(log_weights)
+        return cls(k, jnp.full_like(k, jnp.nan))
+
+    @property
+    def fails(self) -> Bool[Array, "*batch"]:
+        """Whether the posterior is something else."""
+        return (self.pareto_k > TRUSTED) | (self.left_out > MUCH)
 
 
 class Info(eqx.Module):
@@ -52,6 +81,8 @@ class Info(eqx.Module):
     """A `Result` code."""
     calibrated: Float[Array, ""]
     """Share of the kernels' moments that the weights reproduce (NaN: they are not meant to)."""
+    misfit: Misfit
+    """How far q_t is from the posterior."""
 
     @classmethod
     def plain(
@@ -62,20 +93,23 @@ class Info(eqx.Module):
         ess: Float[Array, ""] | None = None,
         functional: PyTree = None,
         calibrated: Float[Array, ""] | None = None,
+        misfit: Misfit | None = None,
     ) -> "Info":
         """That of a recursion without a window; an `ess` below 2 is a collapse."""
-        ess = jnp.full_like(elbo, jnp.nan) if ess is None else ess
+        unknown = jnp.full_like(elbo, jnp.nan)
+        ess = unknown if ess is None else ess
         result = jnp.where(ess < 2.0, int(Result.WEIGHTS_COLLAPSED), int(Result.SUCCESS))
         return cls(
             elbo=elbo,
             increment=increment,
             ess=ess,
-            contraction=jnp.full_like(elbo, jnp.nan),
+            contraction=unknown,
             mass=jnp.zeros(0, elbo.dtype),
             mass_beyond=jnp.zeros_like(elbo),
             functional=functional,
             result=jnp.where(sound, result, int(Result.NON_FINITE)),
-            calibrated=jnp.full_like(elbo, jnp.nan) if calibrated is None else calibrated,
+            calibrated=unknown if calibrated is None else calibrated,
+            misfit=Misfit.unknown(elbo) if misfit is None else misfit,
         )
 
 

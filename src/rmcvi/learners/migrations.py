@@ -11,7 +11,7 @@ from typing import Any
 
 Outline = dict[str, Any]
 Migration = Callable[[Outline], Outline]
-SCHEMA = 4
+SCHEMA = 5
 """That of this release; files of 0.1, which do not say, have 1."""
 
 
@@ -53,6 +53,7 @@ MIGRATIONS: dict[tuple[str, int], Migration] = {
     ("DenseWeights", 2): field_added("share"),
     ("LearnerState", 3): field_added("trial"),
     ("", 3): lambda outline: outline | ({"trial": None} if "model_ascent" in outline else {}),
+    ("NaturalRMCVI", 4): field_added("components", 1),
 }
 """By the name of the class ("": the learner itself) and the schema that the file has."""
 

@@ -87,7 +87,8 @@ class Watch(eqx.Module):
         score = jnp.asarray(jnp.nan) if prediction is None else prediction.log_score
         alarms, health, drift, change = jnp.zeros((), int), state.health, state.drift, None
         if self.health is not None and health is not None:
-            health, alarms = self.health.step(health, y, score, info.ess, info.mass_beyond)
+            told = info.ess, info.mass_beyond, info.misfit.fails
+            health, alarms = self.health.step(health, y, score, told)
         if self.drift is not None and drift is not None:
             drift, drifted, change = self.drift.step(drift, score)
             alarms = alarms + jnp.where(drifted, int(Alarm.DRIFT), 0)

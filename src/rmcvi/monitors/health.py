@@ -21,6 +21,8 @@ from rmcvi.core.moments import OUTLIER, SURE, RunningMoments
 
 _LARGEST = 10.0
 """Largest departure, in nats, that one score may contribute."""
+OFTEN = 0.2
+"""Share of rows in which the posterior may be something else than the family's law."""
 
 
 class Alarm(enum.IntFlag):
@@ -36,6 +38,7 @@ class Alarm(enum.IntFlag):
     LOST = 64
     FAMILY_WORSE = 128
     MODEL_WORSE = 256
+    FAMILY_MISFIT = 512
 
     @property
     def sentences(self) -> list[str]:
@@ -72,6 +75,12 @@ _SENTENCES = {
         "learn more slowly; the gradient is biased (more particles, another family) or steps are "
         "too long."
     ),
+    Alarm.FAMILY_MISFIT: (
+        "In more than a fifth of the rows the posterior is not as the family has it (weights with "
+        "a heavy tail, Pareto k above .7, or a mode left out): use NaturalRMCVI with "
+        "LinearGaussianFamily(), with components=4 if there are several modes, or a particle "
+        "recursion; rmcvi.suggest tries them."
+    ),
 }
 
 
@@ -90,6 +99,8 @@ class HealthState(eqx.Module):
     """Running moments of the observations."""
     collapsed: Float[Array, ""]
     beyond: Float[Array, ""]
+    misfit: Float[Array, ""]
+    """Share of rows in which the family's law is not the posterior."""
     factor: Float[Array, ""]
     rest: Int[Array, ""]
     """Steps since the factor was last halved."""
@@ -137,6 +148,7 @@ class Health(eqx.Module):
             number=jnp.zeros(dim),
             collapsed=zero,
             beyond=zero,
+            misfit=zero,
             factor=jnp.ones(()),
             rest=count,
             lost=jnp.zeros((), bool),
@@ -147,8 +159,7 @@ class Health(eqx.Module):
         state: HealthState,
         y: Float[Array, "dy"],
         log_score: Float[Array, ""],
-        ess: Float[Array, ""],
-        beyond: Float[Array, ""],
+        told: tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]],
     ) -> tuple[HealthState, Int[Array, ""]]:
         """Take in one observation and its score; returns the alarms as flags.
 
@@ -156,23 +167,26 @@ class Health(eqx.Module):
             state: running means so far.
             y: the observation, NaN = not observed.
             log_score: log-density of what was observed under its prediction.
-            ess: effective sample size.
-            beyond: share of the gradient's mass beyond the window.
+            told: by the recursion: effective sample size, share of the gradient's mass beyond the
+                window, and whether the family's law fails.
         """
         state = self._score(state, y, log_score)
-        pace = 1.0 / self.recent
+        pace, (ess, beyond, fails) = 1.0 / self.recent, told
         collapsed = state.collapsed + pace * ((ess < 2.0) - state.collapsed)
         truncated = state.beyond + pace * (jnp.minimum(beyond, 1.0) - state.beyond)
+        slow = jnp.maximum(1.0 / self.usual, 1.0 / jnp.maximum(state.count, 1))
+        misfit = state.misfit + slow * (fails - state.misfit)
         unstable = self._unstable(state)
         halve = unstable & (state.rest >= self.recent)
         grown = jnp.where(unstable, state.factor, state.factor * 2.0 ** (1.0 / self.usual))
         factor = jnp.where(halve, 0.5 * state.factor, grown)
         state = eqx.tree_at(
-            lambda s: (s.collapsed, s.beyond, s.factor, s.rest, s.lost),
+            lambda s: (s.collapsed, s.beyond, s.misfit, s.factor, s.rest, s.lost),
             state,
             (
                 collapsed,
                 truncated,
+                misfit,
                 jnp.clip(factor, self.shortest, 1.0) if self.damp else state.factor,
                 jnp.where(halve, 0, state.rest + 1),
                 halve & (state.factor <= self.shortest),
@@ -182,6 +196,7 @@ class Health(eqx.Module):
         alarms = (
             jnp.where(ready & (collapsed > 0.5), int(Alarm.WEIGHTS_COLLAPSED), 0)
             + jnp.where(ready & (truncated > 0.1), int(Alarm.WINDOW_SHORT), 0)
+            + jnp.where(ready & (misfit > OFTEN), int(Alarm.FAMILY_MISFIT), 0)
             + jnp.where(unstable, int(Alarm.UNSTABLE), 0)
         )
         return state, alarms
@@ -214,6 +229,7 @@ class Health(eqx.Module):
             number=observations.count,
             collapsed=state.collapsed,
             beyond=state.beyond,
+            misfit=state.misfit,
             factor=state.factor,
             rest=state.rest,
             lost=state.lost,

@@ -25,6 +25,8 @@ LEAST = 0.5
 """Smallest precision of q in the units of the prediction's: observations inform."""
 REACH = 3.0
 """A step of the mean is no longer than this many standard deviations of the prediction."""
+NOTHING = 10.0
+"""Times q that the target is where q has as good as nothing: few particles tell that safely."""
 SLACK = 1e-4
 """Of the objective, in nats: what rounding may seem to lose."""
 
@@ -65,6 +67,27 @@ class Fit(eqx.Module):
     def ess(self) -> Float[Array, ""]:
         """Effective number of particles in importance weights: all if the target is Gaussian."""
         return 1.0 / jnp.sum(jax.nn.softmax(self.unexplained) ** 2)
+
+    def departures(
+        self, log_g: Float[Array, "n"], beyond: float = 1.0
+    ) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+        """|p / q - 1| at q's particles; p - q over the prior, where p > `beyond` q, at the prior's.
+
+        p is the target, with q's own estimate of its mass; `log_g` is h - log N(z; 0, I) at the
+        noise, which are particles of the prior: they find what q may have missed.
+        """
+        volume = jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+        u, most = self.unexplained - volume, jnp.log(float(len(log_g)))
+        mass = jax.nn.logsumexp(u) - most
+        away = (self.noise - self.mean[None]) @ self.factor
+        log_q = volume + 0.5 * jnp.sum(self.noise**2 - away**2, 1)
+        p, q = (jnp.exp(jnp.minimum(v, most)) for v in (log_g - mass, log_q))
+        return jnp.abs(jnp.exp(u - mass) - 1.0), jnp.where(p > beyond * q, p - q, 0.0)
+
+    def left_out(self, log_g: Float[Array, "n"]) -> Float[Array, ""]:
+        """Distance of p and q in total variation, in [0, 1]: around q, or where q has nothing."""
+        ratio, missed = self.departures(log_g, NOTHING)
+        return jnp.minimum(jnp.maximum(0.5 * jnp.mean(ratio), jnp.mean(missed)), 1.0)
 
     def curvature(self, slopes: Float[Array, "n dx"]) -> Float[Array, "dx dx"]:
         """-E_q of the second derivatives of what has these slopes at the particles."""

@@ -39,8 +39,7 @@ class Match(eqx.Module):
         in play, and where the target is far from Gaussian, q takes over. At the optimum u is
         uncorrelated with e and e e' under q: terms of first order in u are noise and left out.
         """
-        u = fit.unexplained
-        u = (u - jnp.mean(u)) / jnp.maximum(1.0, jnp.std(u))
+        u = shrunken(fit.unexplained)
         weights, eye = jax.nn.softmax(u), jnp.eye(fit.mean.size, dtype=u.dtype)
         if not corrected:
             return cls(fit, weights, jnp.zeros_like(fit.mean), eye)
@@ -48,6 +47,12 @@ class Match(eqx.Module):
         shift = second @ fit.noise
         square = symmetric((fit.noise.T * second[None]) @ fit.noise) - jnp.outer(shift, shift)
         return cls(fit, weights, shift, jnp.linalg.cholesky(bounded(square)))
+
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        """Log of the target's mass, by the same shrunken weights; never below the ELBO."""
+        u = shrunken(self.fit.unexplained)
+        return self.fit.elbo + jax.nn.logsumexp(u) - jnp.log(len(u))
 
     @property
     def mean(self) -> Float[Array, "dx"]:
@@ -79,6 +84,11 @@ class Match(eqx.Module):
         half = solve_triangular(self.inner, moved, lower=True).T
         half = 0.5 * solve_triangular(self.inner, half, lower=True)
         return spread @ mean, self.root @ half
+
+
+def shrunken(u: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Centred, with a standard deviation of at most 1."""
+    return (u - jnp.mean(u)) / jnp.maximum(1.0, jnp.std(u))
 
 
 def _centred(weights: Float[Array, "n"], values: Float[Array, "n"]) -> Float[Array, "n"]:

@@ -5,8 +5,9 @@ The family has no parameters, so nothing about q has to be learned: a few steps 
     precision <- (1 - r) precision - r E_q[h''],    mean <- mean + r precision^-1 E_q[h']
 
 at each observation find q_t (docs/theory/natural.md). With `LinearGaussianFamily()` q_t has a full
-covariance and the prediction is moment-matched (`natural_full`); with `diagonal=True` coordinates
-are independent and h_t is carried from step to step at the particles (`natural_diagonal`).
+covariance and the prediction is moment-matched (`natural_full`), or is a mixture of such Gaussians
+(`natural_mixture`); with `diagonal=True` coordinates are independent and h_t is carried from step
+to step at the particles (`natural_diagonal`).
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ from rmcvi.core.observation import Observation
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import check_kalman
 from rmcvi.models import AbstractModel
-from rmcvi.recursion import natural_diagonal, natural_full
+from rmcvi.recursion import natural_diagonal, natural_full, natural_mixture
 from rmcvi.recursion.history import History
 
 
@@ -39,6 +40,7 @@ class NaturalRMCVI(AbstractRecursion):
     rate: float | None = eqx.field(static=True)
     corrected: bool = eqx.field(static=True)
     lag: int = eqx.field(static=True)
+    components: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class NaturalRMCVI(AbstractRecursion):
         rate: float | None = None,
         corrected: bool = True,
         lag: int = 16,
+        components: int = 1,
     ):
         """Choose the effort.
 
@@ -62,7 +65,9 @@ class NaturalRMCVI(AbstractRecursion):
                 coordinates are independent).
             corrected: average the gradient in theta with importance weights, so that it climbs the
                 likelihood; False climbs the ELBO.
-            lag: how far back `smooth` and `recent` can look.
+            lag: how far back `smooth` and `recent` can look (8 with several components).
+            components: Gaussians of which q_t is a mixture, each with `num_particles` for every
+                piece that it is cut into; 1, or 4 to 16 for posteriors with several modes.
         """
         self.num_particles = check_int("num_particles", num_particles, 2)
         self.num_steps = check_int("num_steps", num_steps)
@@ -70,6 +75,7 @@ class NaturalRMCVI(AbstractRecursion):
         self.rate = rate if rate is None or rate == 1.0 else check_real("rate", rate, 0.0, 1.0)
         self.corrected = bool(corrected)
         self.lag = check_int("lag", lag)
+        self.components = check_int("components", components)
 
     def init(self, model, family, trainable=None):
         """The state before the first observation."""
@@ -82,14 +88,24 @@ class NaturalRMCVI(AbstractRecursion):
             )
         check_kalman("model", model)
         trained = (trainable or Trainable()).model
+        if family.diagonal and self.components > 1:
+            raise ValueError(
+                f"components: got {self.components} with diagonal=True, expected 1, or full "
+                "covariances: LinearGaussianFamily()"
+            )
         if family.diagonal:
             return natural_diagonal.init(self, model, family, eqx.filter(model, trained))
-        return natural_full.init(self, model, trained)
+        return self._full.init(self, model, trained)
+
+    @property
+    def _full(self) -> Any:
+        """Full covariances, of one Gaussian or of several."""
+        return natural_full if self.components == 1 else natural_mixture
 
     def step(self, state: Any, model, family: Any, y, inputs, key, trainable=None):
         """Fit q_t to y_t, then move what theta's gradient needs."""
         check_array("y", y, (model.dim_obs,))
-        form = natural_diagonal if family.diagonal else natural_full
+        form = natural_diagonal if family.diagonal else self._full
         observed = Observation(y, inputs, state.t == 0)
         return form.step(self, state, model, family, observed, key, trainable or Trainable())
 
@@ -101,9 +117,9 @@ class NaturalRMCVI(AbstractRecursion):
         """Draws from q_t."""
         return state.draw(family, key, num)
 
-    def history(self, state: Any) -> History:
-        """Carries, observations and inputs of the last rows."""
-        return state.history
+    def history(self, state: Any) -> History | None:
+        """Carries, observations and inputs of the last rows; a mixture keeps none."""
+        return state.history if self.components == 1 else None
 
     def carries(
         self,

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from rmcvi.contract import Gradients, Info, Step, Trainable
+from rmcvi.contract import Gradients, Info, Misfit, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour, log_density, matched_normal
@@ -153,6 +153,7 @@ def step(
         sound,
         jnp.where(first, float(settings.num_particles), ess),
         calibrated=share,
+        misfit=Misfit.of(fitted.values - fitted.log_q),
     )
     return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
 

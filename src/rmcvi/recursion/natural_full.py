@@ -17,11 +17,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, Key
 
-from rmcvi.contract import Gradients, Info, Step, Trainable
+from rmcvi.contract import Gradients, Info, Misfit, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour, whitened_normal
 from rmcvi.core.observation import Observation
+from rmcvi.core.pareto import pareto_k
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments, initial_moments
 from rmcvi.recursion.gaussian_fit import ascend
@@ -72,6 +73,11 @@ class Row(eqx.Module):
         """h(z), less the constant of log N(z; 0, I)."""
         y, inputs = self.observed.y, self.observed.inputs
         return model.observed_log_prob(prior.at(z), y, inputs) - 0.5 * z @ z
+
+    def log_likelihoods(self, model: Any, prior: Prediction) -> Float[Array, "n"]:
+        """Log g at particles of the prediction."""
+        y, inputs = self.observed.y, self.observed.inputs
+        return jax.vmap(lambda z: model.observed_log_prob(prior.at(z), y, inputs))(self.noise)
 
     def tilt(self, model: Any, prior: Prediction, z: Float[Array, "dx"]) -> Float[Array, ""]:
         """What a tilted transition adds: zero, with a derivative in the tilt."""
@@ -136,7 +142,10 @@ def step(
         lambda s: (s.t, s.history), state, (state.t + 1, history.forget_last(~sound))
     )
     new = tree.where(sound, moved, stood)
-    info = Info.plain(new.elbo.value, jnp.where(sound, increment, 0.0), sound, fit.ess)
+    misfit = Misfit(pareto_k(fit.unexplained), fit.left_out(row.log_likelihoods(plain, prior)))
+    info = Info.plain(
+        new.elbo.value, jnp.where(sound, increment, 0.0), sound, fit.ess, misfit=misfit
+    )
     gradient = tree.where(sound, gradient, tree.zeros(gradient))
     return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
 

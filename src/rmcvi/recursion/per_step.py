@@ -139,7 +139,13 @@ class PerStepRMCVI(AbstractRecursion):
         new = PerStepState(state.t + 1, phi, value.cloud, offset, value.entropy, tangents, smoothed)
         increment = value.mean + value.entropy - state.entropy
         ess = jnp.where(first, float(self.num_particles), value.slot.weights.ess())
-        info = Info.plain(offset.value + value.entropy, increment, jnp.isfinite(increment), ess)
+        info = Info.plain(
+            offset.value + value.entropy,
+            increment,
+            jnp.isfinite(increment),
+            ess,
+            misfit=value.misfit,
+        )
         return Step(new, grads, info)
 
     def filtered(self, state, model, family):

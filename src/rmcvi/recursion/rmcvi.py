@@ -260,6 +260,7 @@ class RMCVI(AbstractRecursion):
             functional=None if new.functional is None else new.functional.value,
             result=jnp.where(sound, result, int(Result.NON_FINITE)),
             calibrated=value.slot.weights.calibrated(),
+            misfit=value.misfit,
         )
 
 

@@ -13,3 +13,4 @@ class NaturalSettings(Protocol):
     rate: float | None
     corrected: bool
     lag: int
+    components: int

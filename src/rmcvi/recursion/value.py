@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from rmcvi.contract import Misfit
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation
@@ -62,6 +63,8 @@ class Value(eqx.Module):
     """Of h over the particles: what must be added to its running offset."""
     entropy: Float[Array, ""]
     """-E log q_t, in closed form or sampled."""
+    misfit: Misfit
+    """By h - log q_t."""
 
 
 class Estimator(eqx.Module):
@@ -115,7 +118,7 @@ def propagate(
     mean = jnp.mean(h)
     cloud = Cloud(x, h - mean, eta, origin, terminal)
     slot = Slot(weights, coefficient, before.x, x, before.origin, before.terminal)
-    return Value(cloud, slot, mean, entropy)
+    return Value(cloud, slot, mean, entropy, Misfit.of(h - log_q))
 
 
 def _backward_means(
@@ -298,7 +301,7 @@ def is_sound(value: Value) -> Bool[Array, ""]:
 def stand_still(backward: AbstractBackward, cloud: Cloud, entropy: Float[Array, ""]) -> Value:
     """A step in which nothing happens, for numbers that must not enter the statistics."""
     slot = standing_slot(backward, cloud)
-    return Value(cloud, slot, jnp.zeros_like(entropy), entropy)
+    return Value(cloud, slot, jnp.zeros_like(entropy), entropy, Misfit.unknown(entropy))
 
 
 def standing_slot(backward: AbstractBackward, cloud: Cloud) -> Slot:

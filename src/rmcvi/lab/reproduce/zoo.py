@@ -72,7 +72,12 @@ def learning(
     if not candidate.learns:
         recursion = ExtendedKalmanRecursion(learn=True)
     learner = rmcvi.OnlineEstimator(
-        start, candidate.family, recursion, trainable=rmcvi.Trainable(model=picked)
+        start,
+        candidate.family,
+        recursion,
+        trainable=rmcvi.Trainable(model=picked),
+        drift=False,  # these two only watch, and are half of the program
+        sensors=False,
     )
     _, ys, inputs = stream_of(model, settings["learn_rows"], seed)
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.contract import Band, Prediction
@@ -64,7 +63,7 @@ class Experts(eqx.Module):
     ) -> Float[Array, "e dy"]:
         """Values, the same or each expert's own, with `change` for experts in asinh units."""
         rows = jnp.broadcast_to(values, self.valid.shape)
-        asinh = jnp.broadcast_to(np.array(self.asinh)[:, None], rows.shape)
+        asinh = jnp.broadcast_to(jnp.array(self.asinh)[:, None], rows.shape)
         return change(rows, jnp.broadcast_to(scale, rows.shape), asinh)
 
 

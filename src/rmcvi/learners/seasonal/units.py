@@ -20,29 +20,23 @@ FINEST = 1e-6
 
 
 def to_asinh(
-    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, ""] | bool
+    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, "..."]
 ) -> Float[Array, "*rows dy"]:
-    """The transformed value g(y)."""
-    if asinh is False:
-        return y
+    """The transformed value g(y); `asinh` is one for all, or each value's own."""
     return jnp.where(asinh, scale * jnp.arcsinh(y / scale), y)
 
 
 def from_asinh(
-    g: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, ""] | bool
+    g: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, "..."]
 ) -> Float[Array, "*rows dy"]:
     """The inverse of g."""
-    if asinh is False:
-        return g
     return jnp.where(asinh, scale * jnp.sinh(jnp.clip(g / scale, -MAX_ASINH, MAX_ASINH)), g)
 
 
 def log_slope(
-    y: Float[Array, "dy"], scale: Float[Array, "dy"], asinh: Bool[Array, ""] | bool
-) -> Float[Array, "dy"]:
+    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, "..."]
+) -> Float[Array, "*rows dy"]:
     """The logarithm of g'(y)."""
-    if asinh is False:
-        return jnp.zeros_like(y)
     ratio = jnp.abs(y / scale)
     return jnp.where(asinh, -jnp.log(jnp.hypot(1.0, ratio)), 0.0)
 

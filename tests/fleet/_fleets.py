@@ -24,13 +24,13 @@ def make(columns, inputs):
         shard.Streams.learn = lambda *given: time.sleep(0.03) or learn(*given)
     return Raw(columns, inputs)
 """
-MODEL = "cheap:make"
+MODEL = "cheap_fleet:make"
 KEYS, ROWS = 9, 120
 
 
 def make_source(folder: Path, keys: int = KEYS, rows: int = ROWS) -> Path:
     """Streams of two columns side by side, some with gaps and one that joins late."""
-    (folder / "cheap.py").write_text(CHEAP)
+    (folder / "cheap_fleet.py").write_text(CHEAP)
     rng = np.random.default_rng(3)
     walks = rng.normal(size=(rows, keys, 2)).cumsum(0)
     lines = ["time,sensor,flow,heat"]

@@ -45,7 +45,7 @@ def test_every_stream_is_a_run_of_its_own(folder: Path) -> None:
     lines = [json.loads(line) for line in output(folder / "whole")]
     assert len({line["key"] for line in lines}) == KEYS
     header, *rows = (folder / "plant.csv").read_text().splitlines()
-    cheap = importlib.import_module("cheap")
+    cheap = importlib.import_module("cheap_fleet")
     for key in ("pump 0", f"pump {KEYS - 1}"):
         path = folder / "alone.csv"
         path.write_text("\n".join([header, *(r for r in rows if f",{key}," in r)]) + "\n")

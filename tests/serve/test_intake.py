@@ -142,8 +142,8 @@ def test_redis_comes_once(tmp_path: Path) -> None:
             client.xadd("readings", {"row": json.dumps({"n": n})})
         client.xadd("readings", {"row": "junk"})
         with taking(f"redis://127.0.0.1:{port}/readings", tmp_path) as intake:
-            until(lambda: intake.refused == 1)
-            assert intake.journal.rows == 30 and "no JSON" in intake.trouble
+            until(lambda: intake.refused == 1 and intake.journal.rows == 30)
+            assert "no JSON" in intake.trouble
     assert taken(tmp_path) == list(range(80))
 
 

@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 
 from rmcvi.contract import AbstractLearner, Band
 from rmcvi.core.checks import check_int
+from rmcvi.learners.chunk import BLOCKS
 from rmcvi.scale.block import STEPS, Block, Results, Tally
 
 PAGE = 256
@@ -92,7 +93,7 @@ class Streams:
         """As `learn`, for streams by their numbers and rows with all that a block takes."""
         order = np.argsort(which, kind="stable")
         streams, first, counts = np.unique(which[order], return_index=True, return_counts=True)
-        told = np.empty((len(rows), 6 * self.learner.dim_obs + 3))
+        told = np.empty((len(rows), BLOCKS * self.learner.dim_obs + 3))
         ages = np.minimum(self._rows[streams], AGES)
         together = np.lexsort((-counts, ages))
         for begin in range(0, len(together), self.block.lanes):

@@ -26,6 +26,8 @@ STEPS = 16
 """Rows of a stream at a call: its state is read and written once for them."""
 CACHE, LEAST, MOST = 1 << 22, 4, 64
 """Bytes of states that stay close to a core, and bounds of the lanes of a block."""
+UNUSUAL = 0.5
+"""Anomaly above which a row has an alarm at the usual sensitivity."""
 
 
 class Tally(eqx.Module):
@@ -75,7 +77,7 @@ class Tally(eqx.Module):
             repeat=total(self.repeat, (y - self.last) ** 2),
             inside=self.inside + (scored & inside),
             log_score=self.log_score + jnp.nan_to_num(results.log_score),
-            alarms=self.alarms + (results.alarms != 0),
+            alarms=self.alarms + ((results.alarms != 0) | jnp.any(results.anomaly > UNUSUAL)),
             failing=results.failure,
             drifts=self.drifts + drifted,
             recoveries=results.recoveries,

@@ -5,6 +5,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,6 +145,8 @@ def learn(
         limit=None,
         checkpoint_every=checkpoint_every,
     )
+    own = f"Left out, for it holds text: {key}."  # it is what tells the streams apart
+    plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
     if plan.live().learner.units != "raw":
         what = "needs standardised columns, which a fleet does not have yet"
         raise Refusal(f"--model: {model} {what}; expected seasonal, or a learner for raw columns")
@@ -285,7 +288,7 @@ def inspect(
         console.print(printable(sentence), markup=False)
     table = Table()
     for name in ranked[0] if ranked else ():
-        table.add_column(name, justify="left" if name == "key" else "right")
+        table.add_column(name.replace("_", " "), justify="left" if name == "key" else "right")
     for row in ranked[:worst]:
         table.add_row(*(escape(printable(_cell(v))) for v in row.values()))
     console.print(table)

@@ -71,8 +71,8 @@ class OpenedFleet:
         return owner(key, self.fleet.shards)
 
     def ranked(self) -> list[dict[str, Any]]:
-        """All streams, the most troubled first: failing sensors, then drift, then errors that are
-        large beside those of the last value.
+        """All streams, the most troubled first: failing sensors, drift, alarms, then errors beside
+        those of the last value.
         """
         if not self.streams:
             return []
@@ -86,7 +86,7 @@ class OpenedFleet:
             {
                 "key": key,
                 "rows": int(tally.rows[i]),
-                "failure": float(tally.failing[i].max()),
+                "failure": round(float(tally.failing[i].max()), 3),
                 "drifts": int(tally.drifts[i]),
                 "alarm_rows": int(tally.alarms[i]),
                 "error_of_last_value": _number(error[i]),
@@ -122,7 +122,8 @@ def _number(value: Any) -> float | None:
 
 
 def _trouble(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Evidence of failure in steps of a tenth, so that among sound streams the errors decide."""
+    """Evidence of failure in steps of a tenth, alarms, and among sound streams the errors."""
     error = row["error_of_last_value"]
     failure = round(row["failure"], 1)
-    return -failure, -row["drifts"], -(0.0 if error is None else error), row["key"]
+    loud = -row["drifts"], -row["alarm_rows"]
+    return -failure, *loud, -(0.0 if error is None else error), row["key"]

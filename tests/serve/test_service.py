@@ -244,6 +244,9 @@ def test_killed_it_goes_on_to_the_byte(
         assert 'data-rows="200"' in page and "being looked at" in page
         assert page.count("<canvas") == 2
     assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    other = [sys.executable, "-m", "rmcvi", "serve", "x.csv", "--out", "run", "--port", "0"]
+    refused = subprocess.run(other, cwd=tmp_path, capture_output=True, text=True, timeout=120.0)
+    assert refused.returncode == 2 and "learns from run/rows.jsonl" in refused.stderr
     learn = [sys.executable, "-m", "rmcvi", "learn", "run/rows.jsonl", "--out", "whole", "--quiet"]
     subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)
     whole, found = (tmp_path / name / "estimates.jsonl" for name in ("whole", "run"))

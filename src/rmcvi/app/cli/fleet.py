@@ -17,7 +17,23 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.options import BAD_ROWS, Level, Quiet, SameModel, a_level, listed, one_of
+from rmcvi.app.cli.options import (
+    BAD_ROWS,
+    Calendar,
+    Columns,
+    InputColumns,
+    Level,
+    OnBadRow,
+    Quiet,
+    SameModel,
+    Seasons,
+    Seed,
+    Times,
+    a_level,
+    listed,
+    one_of,
+    times,
+)
 from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.fleet.plan import FLEET, FleetPlan
@@ -83,34 +99,17 @@ def learn(
     source: Annotated[str, typer.Argument(help="As of `rmcvi learn`; - needs --shards 1.")],
     key: Annotated[str, typer.Option(help="The column that tells the streams apart.")],
     out: Annotated[Path, typer.Option(help="Directory of the fleet.")],
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to learn (all numeric)."),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", "-u", metavar="NAMES", help="Columns known ahead of time."),
-    ] = None,
-    calendar: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Inputs from the calendar: hour, week, month, year."),
-    ] = None,
-    time: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Time column, or date and clock; 'none' for none."),
-    ] = None,
-    season: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
-    ] = None,
+    columns: Columns = None,
+    inputs: InputColumns = None,
+    calendar: Calendar = None,
+    time: Times = None,
+    season: Seasons = None,
     model: Annotated[str, typer.Option(help="As of `rmcvi learn`.")] = "seasonal",
     level: Level = 0.9,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
+    seed: Seed = 0,
     shards: Shards = None,
     address: Address = None,
-    on_bad_row: Annotated[
-        str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")
-    ] = "error",
+    on_bad_row: OnBadRow = "error",
     checkpoint_every: Annotated[
         int, typer.Option(help="Rows of a shard between checkpoints.", min=1)
     ] = 100_000,
@@ -123,12 +122,12 @@ def learn(
     estimates-*.jsonl in the directory, one file per shard, each line with its key.
     """
     bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "error"
-    number, times = _number(shards, source), listed(time)
+    number = _number(shards, source)
     found = read(
         source,
         columns=listed(columns) or None,
         inputs=listed(inputs),
-        time=[] if times == ["none"] else times or None,
+        time=times(time),
         on_bad_row=bad,
     )
     plan = make_plan(

@@ -12,15 +12,23 @@ import typer
 from rmcvi.app.cli.commands import LOST, app
 from rmcvi.app.cli.options import (
     BAD_ROWS,
+    Calendar,
+    Columns,
+    InputColumns,
     Level,
     NoReport,
+    OnBadRow,
     OpenReport,
     Quiet,
+    Seasons,
+    Seed,
+    Times,
     a_level,
     a_sensitivity,
     listed,
     one_of,
     row_format,
+    times,
 )
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
@@ -64,31 +72,16 @@ def learn(
     format: Annotated[
         str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to learn (all numeric)."),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", "-u", metavar="NAMES", help="Columns known ahead of time."),
-    ] = None,
-    calendar: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Inputs from the calendar: hour, week, month, year."),
-    ] = None,
-    time: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Time column, or date and clock; 'none' for none."),
-    ] = None,
-    season: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
-    ] = None,
+    columns: Columns = None,
+    inputs: InputColumns = None,
+    calendar: Calendar = None,
+    time: Times = None,
+    season: Seasons = None,
     model: Annotated[
         str, typer.Option(help="A name from the list above, my.toml, or my_module:make.")
     ] = "seasonal",
     level: Level = 0.9,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
+    seed: Seed = 0,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="At the end, wait for more rows.")
     ] = False,
@@ -99,9 +92,7 @@ def learn(
         list[str] | None,
         typer.Option(metavar="VALUES", help="What means a missing value, such as -999,broken."),
     ] = None,
-    on_bad_row: Annotated[
-        str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")
-    ] = "error",
+    on_bad_row: OnBadRow = "error",
     sensitivity: Annotated[
         float,
         typer.Option(
@@ -132,7 +123,7 @@ def learn(
         source,
         columns=listed(columns) or None,
         inputs=listed(inputs),
-        time=_times(time),
+        time=times(time),
         delimiter={"tab": "\t"}.get(delimiter or "", delimiter),
         sentinels=[_code(v) for v in listed(missing)] or None,
         on_bad_row=bad or "error",
@@ -222,11 +213,6 @@ def _destination(source: str, out: str | None, form: str | None) -> tuple[str | 
         stem = "stdin" if source == "-" else Path(source).name.split(".")[0] or "stream"
         return None, Path(f"{stem}.run")
     return form or "jsonl", None
-
-
-def _times(names: list[str] | None) -> list[str] | None:
-    times = listed(names)
-    return [] if times == ["none"] else times or None
 
 
 def _code(text: str) -> float | str:

@@ -19,6 +19,30 @@ OpenReport = Annotated[bool, typer.Option("--open", help="Open the report in a b
 Level = Annotated[
     float, typer.Option(help="Probability that a value is in its band.", min=0.0, max=1.0)
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", "-c", metavar="NAMES", help="Columns to learn (all numeric)."),
+]
+InputColumns = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-u", metavar="NAMES", help="Columns known ahead of time."),
+]
+Calendar = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAMES", help="Inputs from the calendar: hour, week, month, year."),
+]
+Times = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAMES", help="Time column, or date and clock; 'none' for none."),
+]
+Seasons = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
+OnBadRow = Annotated[
+    str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")
+]
 BAD_ROWS = ("error", "skip", "missing")
 
 
@@ -53,3 +77,9 @@ def listed(values: list[str] | None) -> list[str]:
     """Names given one by one or with commas between them."""
     names = [part.strip() for value in values or [] for part in value.split(",")]
     return [name for name in names if name]
+
+
+def times(names: list[str] | None) -> list[str] | None:
+    """`--time`: none for 'none', None to look for one."""
+    found = listed(names)
+    return [] if found == ["none"] else found or None

@@ -9,7 +9,18 @@ import typer
 
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.learn import Output, Start, carry_on
-from rmcvi.app.cli.options import BAD_ROWS, Level, Quiet, a_level, listed, one_of
+from rmcvi.app.cli.options import (
+    BAD_ROWS,
+    Calendar,
+    Columns,
+    Level,
+    OnBadRow,
+    Quiet,
+    Seasons,
+    a_level,
+    listed,
+    one_of,
+)
 from rmcvi.app.cli.resume import kept_in
 from rmcvi.app.run.directory import ESTIMATES, RUN, Directory, last_lines
 from rmcvi.app.run.plan import SENSITIVITY, make_plan
@@ -55,22 +66,11 @@ def serve(
     arrival: Annotated[
         bool, typer.Option("--arrival", help="A row's time is that of its arrival.")
     ] = False,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to learn (all numeric)."),
-    ] = None,
-    calendar: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAMES", help="Inputs from the calendar: hour, week, month, year."),
-    ] = None,
-    season: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
-    ] = None,
+    columns: Columns = None,
+    calendar: Calendar = None,
+    season: Seasons = None,
     level: Level = 0.9,
-    on_bad_row: Annotated[
-        str, typer.Option(help="skip the row, missing (skip what is bad in it), or error (stop).")
-    ] = "skip",
+    on_bad_row: OnBadRow = "skip",
     webhook: Annotated[
         str | None, typer.Option(metavar="URL", help="Where to POST each new alarm, signed.")
     ] = None,
@@ -113,7 +113,7 @@ def serve(
     progress.say([f"Page: http://{host if ':' not in host else f'[{host}]'}:{service.port}/"])
     try:
         if (out / RUN).exists():
-            start = _resumed(out, pace)
+            start = _resumed(out, place, pace)
         else:
             names = [listed(columns), listed(calendar), listed(season)]
             start = _begun(place, out, pace, a_level(level), names, bad)
@@ -151,9 +151,13 @@ def _begun(
     return Start(plan, Directory.create(out, plan, False), stream)
 
 
-def _resumed(out: Path, pace: Pace) -> Start:
-    """The run that is there."""
+def _resumed(out: Path, place: str, pace: Pace) -> Start:
+    """The run that is there, if it learns from this source."""
     room, plan = Directory.open(out)
+    if Path(plan.place()).resolve() != Path(place).resolve():
+        raise Refusal(
+            f"{out}: learns from {plan.source}, expected the same source or another --out"
+        )
     plan = plan.trusted(None)
     room.lock()
     kept = kept_in(room)

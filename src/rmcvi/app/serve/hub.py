@@ -32,7 +32,8 @@ class Hub:
     """The last rows, the alarms with what people said of them, and whoever listens."""
 
     def __init__(self, folder: Path):
-        self.folder, self.engine = folder, None
+        self.folder = folder
+        self.engine: Engine | None = None
         self.started = self.learned = time.time()
         """When the service started, and when it last learned from a row."""
         self.alarms: dict[str, dict[str, Any]] = {}
@@ -42,7 +43,6 @@ class Hub:
         self._lock = threading.RLock()
         self.alarmed: Callable[[dict[str, Any]], None] = lambda alarm: None
         """Told each alarm that is new."""
-        self.engine: Engine | None
 
     def begin(self, engine: Engine, past: Sequence[str]) -> None:
         """The run is known, and the last rows that it has learned from."""
@@ -56,7 +56,9 @@ class Hub:
         lines = text.splitlines()
         self.learned = time.time()
         self._remember(lines)
-        self._tell("rows", f'{{"rows": [{", ".join(lines)}], "about": {to_json(self.about())}}}')
+        if self._listeners:  # scores are summed up only for somebody
+            about = to_json(self.about())
+            self._tell("rows", f'{{"rows": [{", ".join(lines)}], "about": {about}}}')
 
     def _remember(self, lines: Sequence[str], new: bool = True) -> None:
         with self._lock:

@@ -47,6 +47,7 @@ class Service:
     def __init__(self, hub: Hub, intake: Intake | None, inlet: Inlet | None, at: tuple[str, int]):
         self._intake = intake
         host, port = at
+        known = tokens(host)
         try:
             self._socket = socket.create_server(
                 at, family=socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -57,7 +58,7 @@ class Service:
             ) from None
         self.port: int = self._socket.getsockname()[1]
         hosts = ["*"] if host in ("0.0.0.0", "::") else [*LOOPBACK, "[::1]", host]
-        web = Web(hub, intake, tokens(host)).application(hosts)
+        web = Web(hub, intake, known).application(hosts)
         settings = uvicorn.Config(
             web,
             log_level="error",

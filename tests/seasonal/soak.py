@@ -155,7 +155,7 @@ def _block(learner: Any, carry: Any, ys: jax.Array) -> tuple[Any, Sums]:
         (state, last, sums), _ = jax.lax.scan(row, (state, last, zeros), ys)
         return (state, last), sums
 
-    return jax.lax.map(lambda pair: stream(*pair), (carry, jnp.swapaxes(ys, 0, 1)))
+    return jax.vmap(stream, in_axes=(0, 1))(carry, ys)
 
 
 def soak(learner: Any, streams: np.ndarray) -> Sums:

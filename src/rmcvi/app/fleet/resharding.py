@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from rmcvi.app.fleet.output import cut
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Kept, Store
@@ -41,25 +42,19 @@ def reshard(directory: Path, fleet: FleetPlan, shards: int, run: Run) -> FleetPl
         rows, counts = rows + extra.get("rows", 0), added(counts, extra.get("counts", {}))
         for kept in streams.values():
             dealt[owner(kept.key, shards)].append(kept)
-        for kind in ("estimates", "rejected"):
-            name = fleet.output(kind, number)
-            _cut(directory / name, extra.get("bytes", {}).get(name, 0))
+        lengths = extra.get("lengths", {})
+        cut(directory / fleet.estimates(number), lengths.get("estimates", 0))
+        cut(directory / fleet.rejected(number), lengths.get("rejected", 0))
     source = None if place is None else place.to_json()
     for number, kept in enumerate(dealt):
         shutil.rmtree(directory / new.folder(number), ignore_errors=True)  # of one that was killed
-        extra = {"rows": rows if number == 0 else 0, "source": source, "bytes": {}}
+        extra = {"rows": rows if number == 0 else 0, "source": source, "lengths": {}}
         extra |= {"counts": (counts or {}) if number == 0 else {}}
         Store(directory / new.folder(number)).save(extra, [], kept)
     new.write(directory)
     for store in stores:
         shutil.rmtree(store.folder)
     return new
-
-
-def _cut(path: Path, length: int) -> None:
-    if path.exists():
-        with path.open("r+b") as file:
-            file.truncate(length)
 
 
 def added(a: dict[str, Any] | None, b: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from rmcvi.app.fleet.output import Learned, open_output
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Kept, Store
-from rmcvi.app.run.output import Appended, Lines, json_text, moment
+from rmcvi.app.run.output import Appended
 from rmcvi.app.run.plan import SENSITIVITY, anchored
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
@@ -81,7 +82,6 @@ class Shard:
         self._store = Store(directory / self._fleet.folder(number))
         extra, kept, self.remark = self._store.load()
         self._restore(extra or {}, kept)
-        self._lines = Lines(self.plan.columns, "jsonl", self.plan.row_fields)
         self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
         self._clean = True
         """Whether the checkpoint holds all that was done."""
@@ -89,15 +89,15 @@ class Shard:
             self.save()
 
     def _restore(self, extra: dict[str, Any], kept: dict[str, Kept]) -> None:
-        place, lengths = extra.get("source"), extra.get("bytes", {})
+        place, lengths = extra.get("source"), extra.get("lengths", {})
         self.position = None if place is None else Position.from_json(place)
         self.rows: int = extra.get("rows", 0)
         self._reader.counts = Counts(**extra.get("counts", {}))
-        names = [self._fleet.output(kind, self.number) for kind in ("estimates", "rejected")]
-        files = [Appended(self.directory / name, lengths.get(name, 0)) for name in names]
-        for file in files:
-            file.cut()
-        self._estimates, self._rejected = files
+        path, form = self.directory / self._fleet.estimates(self.number), self._fleet.form
+        self._estimates = open_output(path, form, self.plan, lengths.get("estimates", 0))
+        path = self.directory / self._fleet.rejected(self.number)
+        self._rejected = Appended(path, lengths.get("rejected", 0))
+        self._rejected.cut()
         for stream in kept.values():
             self.streams.add(stream.key, stream.state)
             self._reader.restore(stream.key, stream.clock)
@@ -133,14 +133,8 @@ class Shard:
             pairs = zip(batch.u, batch.times, strict=True)
             u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
             results = self.streams.learn(batch.keys, y, u, lengths)
-            numbers = self.streams.numbers(batch.keys)
-            heads = [
-                f'{number}, "key": {json_text(key)}'
-                for number, key in zip(numbers, batch.keys, strict=True)
-            ]
-            texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
-            times = [texts[time] for time in batch.times]
-            self._estimates.write(self._lines.block(heads, times, y, self._estimated(results)))
+            numbers, found = self.streams.numbers(batch.keys), self._estimated(results)
+            self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
         while self._reader.rejected:
             record = self._reader.rejected.popleft().to_json()
             record["place"] = record["place"].removeprefix(f"{self.plan.path}/")
@@ -205,7 +199,10 @@ class Shard:
         extra = {
             "rows": self.rows,
             "source": place,
-            "bytes": {f.path.name: f.length for f in (self._estimates, self._rejected)},
+            "lengths": {
+                "estimates": self._estimates.length,
+                "rejected": self._rejected.length,
+            },
             "counts": asdict(self._reader.counts),
         }
         changed = [key for key in self._reader.touched if key in self.streams]

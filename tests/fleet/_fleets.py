@@ -81,14 +81,19 @@ def finish(out: Path, shards: int) -> None:
         shard.close()
 
 
-def leave_often(out: Path, number: int, seed: int) -> None:
-    """A shard to its end, left again and again as if killed: then nothing is saved."""
+def leave_often(out: Path, number: int, seed: int, drop: float = 0.0) -> None:
+    """A shard to its end, left again and again as if killed: then nothing is saved.
+
+    After a checkpoint, each stream leaves the memory with probability `drop`.
+    """
     rng, done = np.random.default_rng(seed), False
     while not done:
         shard = Shard(out, number, MODEL)
         shard.save, save = (lambda: None), shard.save  # a kill does not save
         for told, _ in zip(shard.run(), range(int(rng.integers(1, 6))), strict=False):
-            save() if rng.uniform() < 0.5 else None
+            if rng.uniform() < 0.5:
+                save()
+                shard.residents.drop([k for k in shard.streams.keys if rng.uniform() < drop])
             done = told.done
         if done:
             save()

@@ -89,12 +89,33 @@ def test_tables_are_read_alike(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("shards", [1, 2])
 def test_left_at_any_batch_it_goes_on(folder: Path, tmp_path: Path, shards: int) -> None:
-    """As if killed: nothing is saved; the next one starts from the last checkpoint."""
+    """As if killed: nothing is saved; the next one starts from the last checkpoint.
+
+    Some streams leave the memory now and then, and are read again.
+    """
     out = tmp_path / "run"
     begin(folder / "plant.csv", out, shards)
     for number in range(shards):
-        leave_often(out, number, shards)
+        leave_often(out, number, shards, drop=0.5)
     assert output(out) == output(folder / "whole")
+
+
+def test_few_streams_are_in_memory(folder: Path, tmp_path: Path) -> None:
+    """About as many as are allowed, never all; what is told is the same, to the byte."""
+    source, out, absent, streams = make_source(tmp_path, rows=12), tmp_path / "run", 0, 0
+    begin(source, tmp_path / "all", 1)
+    finish(tmp_path / "all", 1)
+    begin(source, out, 1, resident=6)
+    shard = Shard(out, 0, MODEL)
+    for told in shard.run():
+        assert len(shard.streams) < 8
+        absent += "pump 0" not in shard.streams
+        streams = told.streams
+    shard.close()
+    assert absent > 4 and streams == 8
+    assert output(out) == output(tmp_path / "all")
+    ranked, whole = (OpenedFleet(p, MODEL).ranked() for p in (out, tmp_path / "all"))
+    assert ranked == whole
 
 
 @pytest.mark.usefixtures("small")

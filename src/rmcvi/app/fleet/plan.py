@@ -28,6 +28,8 @@ class FleetPlan:
     """How often the number of shards has changed; each has files of its own."""
     form: str = "jsonl"
     """Of the estimates."""
+    resident: int | None = None
+    """Streams that each shard has in memory, about; None for all."""
 
     def with_shards(self, shards: int) -> "FleetPlan":
         """The same in another number of shards."""
@@ -49,7 +51,7 @@ class FleetPlan:
         """Replace `fleet.json` as a whole."""
         plain = {"format": FORMAT, "key": self.key, "shards": self.shards}
         plain |= {"generation": self.generation, "estimates": self.form}
-        plain |= {"stream": self.plan.to_json()}
+        plain |= {"resident": self.resident, "stream": self.plan.to_json()}
         write_whole(directory / FLEET, f"{to_json(plain, indent=1)}\n".encode())
 
     @classmethod
@@ -60,12 +62,14 @@ class FleetPlan:
             plain: Any = json.loads(path.read_text())
             key, shards, stream = str(plain["key"]), plain["shards"], plain["stream"]
             generation, form = plain["generation"], str(plain["estimates"])
+            resident = plain["resident"]
             known = plain["format"] == FORMAT and form in FORMS
         except OSError:
             what = f"holds no fleet, expected {FLEET}; see `rmcvi fleet`"
             raise Refusal(f"{directory}: {what}") from None
         except (KeyError, TypeError, ValueError, RecursionError):
             raise Refusal(f"{path}: got something that `rmcvi fleet` did not write") from None
-        if not known or type(shards) is not int or type(generation) is not int or shards < 1:
+        whole = all(type(n) is int for n in (shards, generation, resident or 0))
+        if not known or not whole or shards < 1:
             raise Refusal(f"{path}: got another format; another version of rmcvi wrote it")
-        return cls(Plan.from_json(stream, str(path)), key, shards, generation, form)
+        return cls(Plan.from_json(stream, str(path)), key, shards, generation, form, resident)

@@ -54,3 +54,9 @@ Shards = Annotated[
 Address = Annotated[
     str | None, typer.Option(help="Of a Ray cluster, such as auto; without it, processes here.")
 ]
+Resident = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="Streams that each shard has in memory; idle ones wait on disk (all in memory)."
+    ),
+]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmcvi.app.cli.fleet.group import LEARN, Address, FleetDirectory, Shards, fleet
+from rmcvi.app.cli.fleet.group import LEARN, Address, FleetDirectory, Resident, Shards, fleet
 from rmcvi.app.cli.fleet.watching import run_shards
 from rmcvi.app.cli.options import (
     BAD_ROWS,
@@ -58,6 +58,7 @@ def learn(
     checkpoint_every: Annotated[
         int, typer.Option(help="Rows of a shard between checkpoints.", min=1)
     ] = 100_000,
+    resident: Resident = None,
     force: Annotated[bool, typer.Option(help="Replace the fleet that is there.")] = False,
     quiet: Quiet = False,
 ) -> int:
@@ -99,7 +100,7 @@ def learn(
     if "key" in plan.columns:
         raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
     _clear(out, force)
-    chosen = FleetPlan(plan, key, number, form=form)
+    chosen = FleetPlan(plan, key, number, form=form, resident=resident)
     chosen.write(out)
     if not quiet:
         for sentence in (*plan.assumed, f"Streams: by {key!r}; shards: {number}."):
@@ -132,16 +133,20 @@ def resume(
     directory: FleetDirectory,
     shards: Shards = None,
     address: Address = None,
+    resident: Resident = None,
     quiet: Quiet = False,
     model: SameModel = None,
 ) -> int:
     """Go on with a fleet after it was stopped, killed, or its source has grown.
 
     Sorted by key and time, the output is that of an uninterrupted run, to the byte. The number of
-    shards may be another one.
+    shards may be another one, as may that of the streams in memory.
     """
     plan = FleetPlan.read(directory)
     plan.plan.trusted(model)
+    if resident is not None:
+        plan = replace(plan, resident=resident)
+        plan.write(directory)
     number = plan.shards if shards is None else _number(shards, plan.plan.source)
     if number != plan.shards:
 

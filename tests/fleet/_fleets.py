@@ -1,5 +1,6 @@
 """A source of many streams, a cheap learner, and how to begin a fleet here."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def make_source(folder: Path, keys: int = KEYS, rows: int = ROWS) -> Path:
     return path
 
 
-def begin(source: Path, out: Path, shards: int, bad: str = "error", every: int = 100) -> FleetPlan:
+def begin(
+    source: Path, out: Path, shards: int, bad: str = "error", every: int = 100, **options: Any
+) -> FleetPlan:
     """A fleet of which nothing was learned yet."""
     plan = make_plan(
         str(source),
@@ -64,7 +67,7 @@ def begin(source: Path, out: Path, shards: int, bad: str = "error", every: int =
         checkpoint_every=every,
     )
     out.mkdir()
-    made = FleetPlan(plan, "sensor", shards)
+    made = FleetPlan(plan, "sensor", shards, **options)
     made.write(out)
     return made
 
@@ -78,10 +81,27 @@ def finish(out: Path, shards: int) -> None:
         shard.close()
 
 
+def leave_often(out: Path, number: int, seed: int, drop: float = 0.0) -> None:
+    """A shard to its end, left again and again as if killed: then nothing is saved.
+
+    After a checkpoint, each stream leaves the memory with probability `drop`.
+    """
+    rng, done = np.random.default_rng(seed), False
+    while not done:
+        shard = Shard(out, number, MODEL)
+        shard.save, save = (lambda: None), shard.save  # a kill does not save
+        for told, _ in zip(shard.run(), range(int(rng.integers(1, 6))), strict=False):
+            if rng.uniform() < 0.5:
+                save()
+                shard.residents.drop([k for k in shard.streams.keys if rng.uniform() < drop])
+            done = told.done
+        if done:
+            save()
+        shard.close()
+
+
 def output(out: Path) -> list[str]:
     """All lines by key and row."""
-    import json
-
     lines = [line for p in out.glob("estimates-*.jsonl") for line in p.read_text().splitlines()]
 
     def place(line: str) -> Any:

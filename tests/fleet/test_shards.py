@@ -11,14 +11,16 @@ import polars
 import pytest
 
 from rmcvi import Live
+from rmcvi.app.fleet import output as output_module
 from rmcvi.app.fleet import shard as shard_module
 from rmcvi.app.fleet.opened import OpenedFleet
+from rmcvi.app.fleet.output import lines_of
 from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import DataError, keyed, read
-from tests.fleet._fleets import KEYS, MODEL, begin, finish, make_source, output
+from tests.fleet._fleets import KEYS, MODEL, begin, finish, leave_often, make_source, output
 
 
 @pytest.fixture(scope="module")
@@ -87,23 +89,59 @@ def test_tables_are_read_alike(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("shards", [1, 2])
 def test_left_at_any_batch_it_goes_on(folder: Path, tmp_path: Path, shards: int) -> None:
-    """As if killed: nothing is saved; the next one starts from the last checkpoint."""
+    """As if killed: nothing is saved; the next one starts from the last checkpoint.
+
+    Some streams leave the memory now and then, and are read again.
+    """
     out = tmp_path / "run"
     begin(folder / "plant.csv", out, shards)
-    rng = np.random.default_rng(shards)
     for number in range(shards):
-        done = False
-        while not done:
-            shard = Shard(out, number, MODEL)
-            shard.save, save = (lambda: None), shard.save  # a kill does not save
-            batches = int(rng.integers(1, 6))
-            for told, _ in zip(shard.run(), range(batches), strict=False):
-                save() if rng.uniform() < 0.5 else None
-                done = told.done
-            if done:
-                save()
-            shard.close()
+        leave_often(out, number, shards, drop=0.5)
     assert output(out) == output(folder / "whole")
+
+
+def test_few_streams_are_in_memory(folder: Path, tmp_path: Path) -> None:
+    """About as many as are allowed, never all; what is told is the same, to the byte."""
+    source, out, absent, streams = make_source(tmp_path, rows=12), tmp_path / "run", 0, 0
+    begin(source, tmp_path / "all", 1)
+    finish(tmp_path / "all", 1)
+    begin(source, out, 1, resident=6)
+    shard = Shard(out, 0, MODEL)
+    for told in shard.run():
+        assert len(shard.streams) < 8
+        absent += "pump 0" not in shard.streams
+        streams = told.streams
+    shard.close()
+    assert absent > 4 and streams == 8
+    assert output(out) == output(tmp_path / "all")
+    ranked, whole = (OpenedFleet(p, MODEL).ranked() for p in (out, tmp_path / "all"))
+    assert ranked == whole
+
+
+@pytest.mark.usefixtures("small")
+def test_a_table_is_written_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parquet by a shard that met no trouble, and by two that are left: the same table."""
+    monkeypatch.setattr(output_module, "PART", 150)  # so that some parts come before checkpoints
+    tables = []
+    for name, shards in (("quiet", 1), ("left", 2)):
+        begin(folder / "plant.csv", tmp_path / name, shards, form="parquet")
+        for number in range(shards):
+            leave_often(tmp_path / name, number, 7) if shards > 1 else finish(tmp_path / name, 1)
+        found = polars.read_parquet(tmp_path / name / "estimates-*/*.parquet")
+        tables.append(found.sort("key", "row"))
+    assert len(list((tmp_path / "left").glob("estimates-*/*"))) > 4
+    assert tables[0].equals(tables[1])
+    lines = [json.loads(line) for line in output(folder / "whole")]
+    assert tables[0].columns == list(lines[0])
+    assert tables[0]["time"].dtype == polars.Datetime("us")
+    again = list(lines_of(tmp_path / "left", "parquet", ["pump 3"]))
+    again.sort(key=lambda line: line["row"])
+    for mine, line in zip(again, (v for v in lines if v["key"] == "pump 3"), strict=True):
+        for name, value in line.items():
+            told = float(f"{mine[name]:.9g}") if isinstance(mine[name], float) else mine[name]
+            assert told == value, name
 
 
 @pytest.mark.usefixtures("small")

@@ -7,7 +7,7 @@ A batch holds rows of any streams in the order in which they came. What is told 
 the rows of its own stream alone, to the bit: not on the batch, nor on the other streams.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,8 @@ from rmcvi.learners.chunk import BLOCKS
 from rmcvi.scale.block import STEPS, Block, Results, Tally
 
 PAGE = 256
-"""Streams whose states lie side by side: a table grows without being copied."""
+"""Streams whose states lie side by side: a table grows without being copied, and a page is not
+given back, but filled anew, when streams are removed."""
 AGES = 256
 """Rows after which streams are of the same age: until then, those of one age share blocks, since
 all lanes of a block wait for one that has more to do, as in a warm-up."""
@@ -32,13 +33,18 @@ class Streams:
     def __init__(self, learner: AbstractLearner, seed: int = 0):
         """Every stream is as a `Live` of its own with this learner and seed."""
         self.learner, self.block = learner, Block(learner, seed)
-        self.keys: list[str] = []
         self._places: dict[str, int] = {}
+        self._free: list[int] = []
         self._pages: list[np.ndarray] = []
         self._rows, self._failing = np.zeros(0, int), np.zeros(0, bool)
 
+    @property
+    def keys(self) -> list[str]:
+        """Those of the streams that are here."""
+        return list(self._places)
+
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._places)
 
     def __contains__(self, key: str) -> bool:
         return key in self._places
@@ -46,21 +52,39 @@ class Streams:
     def place(self, key: str) -> int:
         """The number of a stream; a new one is added."""
         at = self._places.get(key)
-        return self.add(key, self.block.fresh) if at is None else at
+        return self._take(key) if at is None else at
 
-    def add(self, key: str, state: np.ndarray) -> int:
-        """A stream as `state` gave it; returns its number."""
-        at = len(self.keys)
-        if at == PAGE * len(self._pages):
+    def _take(self, key: str) -> int:
+        """A place for a stream, as yet of no rows."""
+        if not self._free:
+            begin = PAGE * len(self._pages)
+            self._free = list(range(begin, begin + PAGE))[::-1]
             self._pages.append(np.empty((PAGE, len(self.block.fresh)), self.block.fresh.dtype))
             self._rows = np.concatenate([self._rows, np.zeros(PAGE, int)])
             self._failing = np.concatenate([self._failing, np.zeros(PAGE, bool)])
-        self._places[key] = at
-        self.keys.append(key)
-        self.state(at)[:] = state
-        tally = self.block.tallies(state[None])
-        self._rows[at], self._failing[at] = tally.rows[0], (tally.failing[0] > 0.5).any()
+        at = self._places[key] = self._free.pop()
+        self.state(at)[:] = self.block.fresh
         return at
+
+    def add(self, states: Mapping[str, np.ndarray]) -> int:
+        """Streams as `state` gave them; returns how many have a sensor that fails."""
+        if not states:
+            return 0
+        whole = np.stack(list(states.values()))
+        places = [self.place(key) for key in states]
+        for at, state in zip(places, whole, strict=True):
+            self.state(at)[:] = state
+        tally = self.block.tallies(whole)
+        self._rows[places], self._failing[places] = tally.rows, (tally.failing > 0.5).any(1)
+        return int(self._failing[places].sum())
+
+    def remove(self, keys: Sequence[str]) -> int:
+        """Make room: what the streams were is gone; returns how many have a sensor that fails."""
+        places = [self._places.pop(key) for key in keys]
+        failing = int(self._failing[places].sum())
+        self._rows[places], self._failing[places] = 0, False
+        self._free += places
+        return failing
 
     def state(self, at: int) -> np.ndarray:
         """The numbers of a stream, in their place."""
@@ -160,10 +184,11 @@ class Streams:
     @property
     def failing(self) -> int:
         """Streams with a sensor that fails now."""
-        return int(self._failing[: len(self)].sum())
+        return int(self._failing.sum())
 
     def tallies(self) -> Tally:
         """How all streams have fared, with a leading axis in the order of `keys`."""
         pages = [self.block.tallies(page) for page in self._pages]
-        every = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(self)], *pages)
+        here = np.array(list(self._places.values()), int)
+        every = jax.tree.map(lambda *parts: np.concatenate(parts)[here], *pages)
         return every if pages else Tally.fresh(self.learner.dim_obs)

@@ -1,6 +1,7 @@
 """A fleet as it stands, for questions: streams from the newest checkpoints of all shards."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from jaxtyping import PyTree
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.resharding import added
 from rmcvi.app.fleet.routing import owner
-from rmcvi.app.fleet.store import Kept, Store
+from rmcvi.app.fleet.store import Store
 from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import Counts
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import nearest
-from rmcvi.scale import Block
+from rmcvi.scale import Block, Tally
+
+TOGETHER = 1024
+"""Streams that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +49,31 @@ class OpenedFleet:
         """`model` allows a plan's own code, as in `Plan.trusted`."""
         self.directory, self.fleet = directory, FleetPlan.read(directory)
         self.learner = self.fleet.plan.trusted(model).live().learner
-        self.streams: dict[str, Kept] = {}
+        self._block = Block(self.learner, self.fleet.plan.seed, compiled=False)
+        self._stores: list[Store] = []
         self.rows, counts = 0, {}
         for number in range(self.fleet.shards):
-            extra, streams, remark = Store(directory / self.fleet.folder(number)).load()
+            self._stores.append(store := Store(directory / self.fleet.folder(number)))
+            extra, remark = store.load()
             if remark:
                 say(printable(remark))
             extra = extra or {"rows": 0, "counts": {}}
             self.rows, counts = self.rows + extra["rows"], added(counts, extra["counts"])
-            self.streams |= streams
         self.counts = Counts(**counts)
 
     def stream(self, key: str) -> OpenedStream:
         """The stream of a key."""
-        if key not in self.streams:
-            near = nearest(key, self.streams)
+        store = self._stores[self.shard(key)]
+        if key not in store:
+            near = nearest(key, [key for store in self._stores for key in store])
             hint = f"; did you mean {near!r}?" if near else ""
-            raise Refusal(f"--key: got {key!r}, expected one of {len(self.streams)} streams{hint}")
-        kept, block = self.streams[key], Block(self.learner, self.fleet.plan.seed, compiled=False)
-        state, _, tally = block.open(kept.state)
+            raise Refusal(f"--key: got {key!r}, expected one of {len(self)} streams{hint}")
+        kept = store.get(key)
+        state, _, tally = self._block.open(kept.state)
         return OpenedStream(self.fleet, self.learner, state, int(tally.rows), kept.clock[0])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._stores))
 
     def shard(self, key: str) -> int:
         """Where a stream is learned."""
@@ -74,28 +83,16 @@ class OpenedFleet:
         """All streams, the most troubled first: failing sensors, drift, alarms, then errors beside
         those of the last value.
         """
-        if not self.streams:
-            return []
-        block = Block(self.learner, self.fleet.plan.seed, compiled=False)
-        keys = list(self.streams)
-        tally = block.tallies(np.stack([self.streams[key].state for key in keys]))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error = np.sqrt(tally.error.sum(1) / tally.repeat.sum(1))
-            coverage = tally.inside.sum(1) / tally.scored.sum(1)
-        rows = [
-            {
-                "key": key,
-                "rows": int(tally.rows[i]),
-                "failure": round(float(tally.failing[i].max()), 3),
-                "drifts": int(tally.drifts[i]),
-                "alarm_rows": int(tally.alarms[i]),
-                "error_of_last_value": _number(error[i]),
-                "coverage": _number(coverage[i]),
-                "recoveries": int(tally.recoveries[i]),
-            }
-            for i, key in enumerate(keys)
-        ]
+        rows = [row for keys, tally in self._tallies() for row in _fared(keys, tally)]
         return sorted(rows, key=_trouble)
+
+    def _tallies(self) -> Iterator[tuple[list[str], Tally]]:
+        """How some streams have fared, then some more."""
+        for store in self._stores:
+            keys = list(store)
+            for begin in range(0, len(keys), TOGETHER):
+                some = keys[begin : begin + TOGETHER]
+                yield some, self._block.tallies(np.stack([store.get(key).state for key in some]))
 
     def about(self) -> dict[str, Any]:
         """The fleet in plain values."""
@@ -103,7 +100,7 @@ class OpenedFleet:
             "source": self.fleet.plan.source,
             "key": self.fleet.key,
             "shards": self.fleet.shards,
-            "streams": len(self.streams),
+            "streams": len(self),
             "rows": self.rows,
             "started": self.fleet.plan.started,
             "counts": self.counts.to_json(),
@@ -113,8 +110,28 @@ class OpenedFleet:
         """The same for people."""
         plan, failing = self.fleet.plan, sum(row["failure"] > 0.5 for row in self.ranked())
         what = f"{self.directory}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
-        size = f"{self.rows} rows of {len(self.streams)} streams, shards: {self.fleet.shards}"
+        size = f"{self.rows} rows of {len(self)} streams, shards: {self.fleet.shards}"
         return [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
+
+
+def _fared(keys: list[str], tally: Tally) -> list[dict[str, Any]]:
+    """How each of some streams has fared, in plain numbers."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(tally.error.sum(1) / tally.repeat.sum(1))
+        coverage = tally.inside.sum(1) / tally.scored.sum(1)
+    return [
+        {
+            "key": key,
+            "rows": int(tally.rows[i]),
+            "failure": round(float(tally.failing[i].max()), 3),
+            "drifts": int(tally.drifts[i]),
+            "alarm_rows": int(tally.alarms[i]),
+            "error_of_last_value": _number(error[i]),
+            "coverage": _number(coverage[i]),
+            "recoveries": int(tally.recoveries[i]),
+        }
+        for i, key in enumerate(keys)
+    ]
 
 
 def _number(value: Any) -> float | None:

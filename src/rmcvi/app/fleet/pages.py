@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from rmcvi.app import report
 from rmcvi.app.fleet.opened import OpenedFleet
+from rmcvi.app.fleet.output import lines_of
 from rmcvi.app.fleet.plan import REPORT
 from rmcvi.app.run.directory import ESTIMATES, RUN
-from rmcvi.app.run.reading import objects
 from rmcvi.app.run.speech import printable
 from rmcvi.core.files import replace, to_json
 
@@ -55,11 +55,8 @@ def _linked(key: str, places: dict[str, str]) -> str:
 def _own_pages(opened: OpenedFleet, keys: Sequence[str]) -> dict[str, str]:
     """The pages of some streams, each as that of a run; their paths by key."""
     lines: dict[str, list[dict[str, Any]]] = {key: [] for key in keys}
-    for path in sorted(opened.directory.glob("estimates-*.jsonl")) if keys else ():
-        for _, line in objects(path):
-            key = line.pop("key", None)
-            if key in lines:
-                lines[key].append(line)
+    for line in lines_of(opened.directory, opened.fleet.form, keys) if keys else ():
+        lines[line.pop("key")].append(line)
     places = {}
     for key, rows in lines.items():
         folder = opened.directory / STREAMS / _slug(key)

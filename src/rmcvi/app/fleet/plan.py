@@ -11,7 +11,9 @@ from rmcvi.core.files import replace as write_whole
 from rmcvi.core.files import to_json
 
 FLEET, REPORT = "fleet.json", "report.html"
-FORMAT = 1
+FORMAT = 2
+FORMS = ("jsonl", "parquet")
+"""Of the estimates."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class FleetPlan:
     shards: int
     generation: int = 0
     """How often the number of shards has changed; each has files of its own."""
+    form: str = "jsonl"
+    """Of the estimates."""
+    resident: int | None = None
+    """Streams that each shard has in memory, about; None for all."""
 
     def with_shards(self, shards: int) -> "FleetPlan":
         """The same in another number of shards."""
@@ -33,14 +39,19 @@ class FleetPlan:
         """Where the checkpoints of a shard are."""
         return f"shard-{self.generation}-{shard}"
 
-    def output(self, kind: str, shard: int) -> str:
-        """A file that a shard writes."""
-        return f"{kind}-{self.generation}-{shard}.jsonl"
+    def estimates(self, shard: int) -> str:
+        """The file or folder of a shard's estimates."""
+        return f"estimates-{self.generation}-{shard}{'.jsonl' if self.form == 'jsonl' else ''}"
+
+    def rejected(self, shard: int) -> str:
+        """The file of the records that a shard left out."""
+        return f"rejected-{self.generation}-{shard}.jsonl"
 
     def write(self, directory: Path) -> None:
         """Replace `fleet.json` as a whole."""
         plain = {"format": FORMAT, "key": self.key, "shards": self.shards}
-        plain |= {"generation": self.generation, "stream": self.plan.to_json()}
+        plain |= {"generation": self.generation, "estimates": self.form}
+        plain |= {"resident": self.resident, "stream": self.plan.to_json()}
         write_whole(directory / FLEET, f"{to_json(plain, indent=1)}\n".encode())
 
     @classmethod
@@ -50,12 +61,15 @@ class FleetPlan:
         try:
             plain: Any = json.loads(path.read_text())
             key, shards, stream = str(plain["key"]), plain["shards"], plain["stream"]
-            generation, form = plain["generation"], plain["format"]
+            generation, form = plain["generation"], str(plain["estimates"])
+            resident = plain["resident"]
+            known = plain["format"] == FORMAT and form in FORMS
         except OSError:
             what = f"holds no fleet, expected {FLEET}; see `rmcvi fleet`"
             raise Refusal(f"{directory}: {what}") from None
         except (KeyError, TypeError, ValueError, RecursionError):
             raise Refusal(f"{path}: got something that `rmcvi fleet` did not write") from None
-        if form != FORMAT or type(shards) is not int or type(generation) is not int or shards < 1:
+        whole = all(type(n) is int for n in (shards, generation, resident or 0))
+        if not known or not whole or shards < 1:
             raise Refusal(f"{path}: got another format; another version of rmcvi wrote it")
-        return cls(Plan.from_json(stream, str(path)), key, shards, generation)
+        return cls(Plan.from_json(stream, str(path)), key, shards, generation, form, resident)

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from rmcvi.app.fleet.output import cut
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.routing import owner
-from rmcvi.app.fleet.store import Kept, Store
+from rmcvi.app.fleet.store import Store
 from rmcvi.app.sources import Position, list_parts
 
 Run = Callable[[Position], Iterable[Any]]
+NOTHING = {"rows": 0, "counts": {}, "failing": 0}
+"""What a shard that has not begun has counted: the first one goes on with the sums of all."""
 
 
 def furthest(places: Iterable[dict[str, Any] | None], fleet: FleetPlan) -> Position | None:
@@ -32,34 +35,32 @@ def reshard(directory: Path, fleet: FleetPlan, shards: int, run: Run) -> FleetPl
     if place is not None:
         for _ in run(place):
             pass
-    new = fleet.with_shards(shards)
-    dealt: list[list[Kept]] = [[] for _ in range(shards)]
-    rows, counts = 0, None
+    new, rows, counts = fleet.with_shards(shards), 0, None
+    failing, dealt = 0, [{} for _ in range(shards)]
     for number, store in enumerate(stores):
-        extra, streams, _ = store.load()
-        extra = extra or {}
+        extra = store.load()[0] or {}
         rows, counts = rows + extra.get("rows", 0), added(counts, extra.get("counts", {}))
-        for kept in streams.values():
-            dealt[owner(kept.key, shards)].append(kept)
-        for kind in ("estimates", "rejected"):
-            name = fleet.output(kind, number)
-            _cut(directory / name, extra.get("bytes", {}).get(name, 0))
+        failing += extra.get("failing", 0)
+        for key in store:
+            dealt[owner(key, shards)][key] = store
+        lengths = extra.get("lengths", {})
+        cut(directory / fleet.estimates(number), lengths.get("estimates", 0))
+        cut(directory / fleet.rejected(number), lengths.get("rejected", 0))
     source = None if place is None else place.to_json()
-    for number, kept in enumerate(dealt):
+    for number, streams in enumerate(dealt):
         shutil.rmtree(directory / new.folder(number), ignore_errors=True)  # of one that was killed
-        extra = {"rows": rows if number == 0 else 0, "source": source, "bytes": {}}
-        extra |= {"counts": (counts or {}) if number == 0 else {}}
-        Store(directory / new.folder(number)).save(extra, [], kept)
+        sums = {"rows": rows, "counts": counts or {}, "failing": failing}
+        extra = {"source": source, "lengths": {}, **(sums if number == 0 else NOTHING)}
+        _deal(Store(directory / new.folder(number)), extra, streams)
     new.write(directory)
     for store in stores:
         shutil.rmtree(store.folder)
     return new
 
 
-def _cut(path: Path, length: int) -> None:
-    if path.exists():
-        with path.open("r+b") as file:
-            file.truncate(length)
+def _deal(to: Store, extra: dict[str, Any], streams: dict[str, Store]) -> None:
+    """Streams of other stores as the first checkpoint of a new one."""
+    to.save(extra, list(streams), lambda key: streams[key].get(key))
 
 
 def added(a: dict[str, Any] | None, b: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from rmcvi.app.fleet.output import Learned, open_output
 from rmcvi.app.fleet.plan import FleetPlan
+from rmcvi.app.fleet.residents import Residents
 from rmcvi.app.fleet.routing import owner
-from rmcvi.app.fleet.store import Kept, Store
-from rmcvi.app.run.output import Appended, Lines, json_text, moment
+from rmcvi.app.fleet.store import Store
+from rmcvi.app.run.output import Appended
 from rmcvi.app.run.plan import SENSITIVITY, anchored
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
@@ -78,29 +80,27 @@ class Shard:
         self._reader = KeyedStream(
             source, schema, rules, self._fleet.key, self._is_mine, first=number == 0
         )
-        self._store = Store(directory / self._fleet.folder(number))
-        extra, kept, self.remark = self._store.load()
-        self._restore(extra or {}, kept)
-        self._lines = Lines(self.plan.columns, "jsonl", self.plan.row_fields)
+        store = Store(directory / self._fleet.folder(number))
+        extra, self.remark = store.load()
+        self.residents = Residents(self.streams, store, self._reader, self._fleet.resident)
+        self._restore(extra or {})
         self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
         self._clean = True
         """Whether the checkpoint holds all that was done."""
         if extra is None:
             self.save()
 
-    def _restore(self, extra: dict[str, Any], kept: dict[str, Kept]) -> None:
-        place, lengths = extra.get("source"), extra.get("bytes", {})
+    def _restore(self, extra: dict[str, Any]) -> None:
+        place, lengths = extra.get("source"), extra.get("lengths", {})
         self.position = None if place is None else Position.from_json(place)
         self.rows: int = extra.get("rows", 0)
+        self.residents.idle_failing = extra.get("failing", 0)
         self._reader.counts = Counts(**extra.get("counts", {}))
-        names = [self._fleet.output(kind, self.number) for kind in ("estimates", "rejected")]
-        files = [Appended(self.directory / name, lengths.get(name, 0)) for name in names]
-        for file in files:
-            file.cut()
-        self._estimates, self._rejected = files
-        for stream in kept.values():
-            self.streams.add(stream.key, stream.state)
-            self._reader.restore(stream.key, stream.clock)
+        path, form = self.directory / self._fleet.estimates(self.number), self._fleet.form
+        self._estimates = open_output(path, form, self.plan, lengths.get("estimates", 0))
+        path = self.directory / self._fleet.rejected(self.number)
+        self._rejected = Appended(path, lengths.get("rejected", 0))
+        self._rejected.cut()
 
     def _is_mine(self, key: str) -> bool:
         mine = self._mine.get(key)
@@ -124,7 +124,8 @@ class Shard:
         yield self._told(done=True)
 
     def _size(self) -> int:
-        return min(max(ROWS, STREAM_ROWS * len(self.streams)), MOST)
+        size = min(max(ROWS, STREAM_ROWS * len(self.residents)), MOST)
+        return min(size, self.residents.room or size)
 
     def _learn(self, batch: Batch) -> None:
         """A batch from its rows to the files."""
@@ -132,15 +133,10 @@ class Shard:
             y, lengths = np.array(batch.y), np.array(batch.dt)
             pairs = zip(batch.u, batch.times, strict=True)
             u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
+            self.residents.wake(batch.keys)
             results = self.streams.learn(batch.keys, y, u, lengths)
-            numbers = self.streams.numbers(batch.keys)
-            heads = [
-                f'{number}, "key": {json_text(key)}'
-                for number, key in zip(numbers, batch.keys, strict=True)
-            ]
-            texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
-            times = [texts[time] for time in batch.times]
-            self._estimates.write(self._lines.block(heads, times, y, self._estimated(results)))
+            numbers, found = self.streams.numbers(batch.keys), self._estimated(results)
+            self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
         while self._reader.rejected:
             record = self._reader.rejected.popleft().to_json()
             record["place"] = record["place"].removeprefix(f"{self.plan.path}/")
@@ -179,7 +175,7 @@ class Shard:
         return told
 
     def _told(self, done: bool = False) -> Told:
-        counts = self.rows, len(self.streams), self.streams.failing, self._left()
+        counts = self.rows, len(self.residents), self.residents.failing, self._left()
         return Told(self.number, *counts, done, os.getpid())
 
     def _left(self) -> int:
@@ -192,8 +188,11 @@ class Shard:
     def _save_if_due(self) -> None:
         waited = time.perf_counter() - self._saved
         often = self._pending >= self.plan.options["checkpoint_every"]
-        if (often and waited >= SHARE * self._cost) or waited >= PATIENCE:
+        idle = self.residents.idle()
+        wanted = any(map(self.residents.changed, idle))
+        if wanted or (often and waited >= SHARE * self._cost) or waited >= PATIENCE:
             self.save()
+        self.residents.drop(idle)
 
     def save(self) -> None:
         """Write the checkpoint, output first."""
@@ -205,14 +204,14 @@ class Shard:
         extra = {
             "rows": self.rows,
             "source": place,
-            "bytes": {f.path.name: f.length for f in (self._estimates, self._rejected)},
+            "lengths": {
+                "estimates": self._estimates.length,
+                "rejected": self._rejected.length,
+            },
             "counts": asdict(self._reader.counts),
+            "failing": self.residents.failing,
         }
-        changed = [key for key in self._reader.touched if key in self.streams]
-        everything = self._store.wants_whole(len(changed), len(self.streams))
-        whole = self._kept(self.streams.keys) if everything else None
-        self._store.save(extra, [] if everything else self._kept(changed), whole)
-        self._reader.touched.clear()
+        self.residents.save(extra)
         self._saved = time.perf_counter()
         self._pending, self._cost, self._clean = 0, self._saved - begun, True
 
@@ -220,12 +219,6 @@ class Shard:
     def checkpoint_seconds(self) -> float:
         """What the last checkpoint took."""
         return self._cost
-
-    def _kept(self, keys: Any) -> list[Kept]:
-        return [
-            Kept(key, self._reader.kept(key), self.streams.state(self.streams.place(key)))
-            for key in keys
-        ]
 
     def close(self) -> None:
         """Close the files, and let another process have the shard."""

@@ -5,7 +5,7 @@ rows of other shards' streams; rows without a key, and what cannot be cut into c
 shard's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -137,6 +137,8 @@ class KeyedStream(Stream):
         self.clocks: dict[str, tuple[Clock, np.ndarray]] = {}
         self.touched: set[str] = set()
         """Streams of which a record was read since this was last emptied."""
+        self.recall: Callable[[str], Sequence[float | None] | None] = lambda key: None
+        """What `kept` gave of a stream whose clock is not here."""
 
     def batches(
         self, after: Position | None, size: Callable[[], int], until: Position | None = None
@@ -299,15 +301,14 @@ class KeyedStream(Stream):
         clock, held = self.clocks.get(key) or self._begin(key)
         return [*clock.kept(), *held.tolist()]
 
-    def restore(self, key: str, plain: list[float | None]) -> None:
-        """What `kept` gave."""
-        clock, held = self._begin(key)
-        clock.restore(plain[:4])
-        held[:] = plain[4:]
-
     def _begin(self, key: str) -> tuple[Clock, np.ndarray]:
         clock = Clock(self.schema.usual, self.rules.gaps, self.rules.fill_limit)
-        return self.clocks.setdefault(key, (clock, np.zeros(len(self.schema.inputs))))
+        held, plain = np.zeros(len(self.schema.inputs)), self.recall(key)
+        if plain is not None:
+            clock.restore(plain[:4])
+            held[:] = plain[4:]
+        self.clocks[key] = clock, held
+        return self.clocks[key]
 
     def _keyless(self, parser: RowParser, name: str, record: Record, plain: bool) -> None:
         """A record that is nobody's: counted, and if it is a row, a bad one."""

@@ -1,0 +1,157 @@
+"""`rmcvi fleet SOURCE` and `rmcvi fleet resume`."""
+
+import os
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmcvi.app.cli.fleet.group import LEARN, Address, FleetDirectory, Resident, Shards, fleet
+from rmcvi.app.cli.fleet.watching import run_shards
+from rmcvi.app.cli.options import (
+    BAD_ROWS,
+    Calendar,
+    Columns,
+    InputColumns,
+    Level,
+    OnBadRow,
+    Quiet,
+    SameModel,
+    Seasons,
+    Seed,
+    Times,
+    a_level,
+    listed,
+    one_of,
+    times,
+)
+from rmcvi.app.fleet import engines
+from rmcvi.app.fleet.plan import FLEET, FORMS, FleetPlan
+from rmcvi.app.fleet.resharding import reshard
+from rmcvi.app.run.plan import make_plan
+from rmcvi.app.run.speech import Refusal, printable, say
+from rmcvi.app.sources import first_stream, read
+
+
+@fleet.command(LEARN)
+def learn(
+    source: Annotated[str, typer.Argument(help="As of `rmcvi learn`; - needs --shards 1.")],
+    key: Annotated[str, typer.Option(help="The column that tells the streams apart.")],
+    out: Annotated[Path, typer.Option(help="Directory of the fleet.")],
+    columns: Columns = None,
+    inputs: InputColumns = None,
+    calendar: Calendar = None,
+    time: Times = None,
+    season: Seasons = None,
+    model: Annotated[str, typer.Option(help="As of `rmcvi learn`.")] = "seasonal",
+    level: Level = 0.9,
+    seed: Seed = 0,
+    shards: Shards = None,
+    address: Address = None,
+    on_bad_row: OnBadRow = "error",
+    format: Annotated[
+        str, typer.Option(help="Of the estimates: jsonl, or parquet (a folder of parts).")
+    ] = "jsonl",
+    checkpoint_every: Annotated[
+        int, typer.Option(help="Rows of a shard between checkpoints.", min=1)
+    ] = 100_000,
+    resident: Resident = None,
+    force: Annotated[bool, typer.Option(help="Replace the fleet that is there.")] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Learn every stream of a source: predict each row, score the prediction, then learn.
+
+    The step and the season of the first stream are taken for those of all. Estimates go to
+    estimates-*.jsonl in the directory, one file per shard, each line with its key; or to folders
+    of Parquet files.
+    """
+    bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "error"
+    form = one_of("--format", format, FORMS) or "jsonl"
+    number = _number(shards, source)
+    found = read(
+        source,
+        columns=listed(columns) or None,
+        inputs=listed(inputs),
+        time=times(time),
+        on_bad_row=bad,
+    )
+    plan = make_plan(
+        source,
+        first_stream(found, key),
+        model,
+        a_level(level),
+        seed,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        calendar=listed(calendar),
+        season=listed(season),
+        follow=False,
+        on_bad_row=bad,
+        limit=None,
+        checkpoint_every=checkpoint_every,
+    )
+    own = f"Left out, for it holds text: {key}."  # it is what tells the streams apart
+    plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
+    if plan.live().learner.units != "raw":
+        what = "needs standardised columns, which a fleet does not have yet"
+        raise Refusal(f"--model: {model} {what}; expected seasonal, or a learner for raw columns")
+    if "key" in plan.columns:
+        raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
+    _clear(out, force)
+    chosen = FleetPlan(plan, key, number, form=form, resident=resident)
+    chosen.write(out)
+    if not quiet:
+        for sentence in (*plan.assumed, f"Streams: by {key!r}; shards: {number}."):
+            say(printable(sentence))
+    return run_shards(out, chosen, address, model, quiet)
+
+
+def _number(shards: int | None, source: str) -> int:
+    number = shards or (1 if source == "-" else os.cpu_count() or 1)
+    if source == "-" and number > 1:
+        raise Refusal(f"--shards: got {number}, but standard input can be read by one shard alone")
+    return number
+
+
+def _clear(out: Path, force: bool) -> None:
+    """An empty directory, or what was a fleet's."""
+    if (out / FLEET).exists():
+        if not force:
+            again = f"`rmcvi fleet resume {out}` goes on with it, --force starts anew"
+            raise Refusal(f"{out}: already holds a fleet; {again}")
+        FleetPlan.read(out)
+        shutil.rmtree(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Refusal(f"{out}: is not empty, expected a directory for the fleet")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+@fleet.command()
+def resume(
+    directory: FleetDirectory,
+    shards: Shards = None,
+    address: Address = None,
+    resident: Resident = None,
+    quiet: Quiet = False,
+    model: SameModel = None,
+) -> int:
+    """Go on with a fleet after it was stopped, killed, or its source has grown.
+
+    Sorted by key and time, the output is that of an uninterrupted run, to the byte. The number of
+    shards may be another one, as may that of the streams in memory.
+    """
+    plan = FleetPlan.read(directory)
+    plan.plan.trusted(model)
+    if resident is not None:
+        plan = replace(plan, resident=resident)
+        plan.write(directory)
+    number = plan.shards if shards is None else _number(shards, plan.plan.source)
+    if number != plan.shards:
+
+        def onward(place: Any) -> Any:
+            return engines.run(directory, plan.shards, model, place, address)
+
+        plan = reshard(directory, plan, number, onward)
+    return run_shards(directory, plan, address, model, quiet)

@@ -1,0 +1,85 @@
+"""What a fleet is asked: `rmcvi fleet forecast`, `inspect` and `report`."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rmcvi.app.cli.fleet.group import FleetDirectory, fleet
+from rmcvi.app.cli.options import SameModel, a_level, one_of
+from rmcvi.app.fleet.opened import OpenedFleet
+from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.speech import Refusal, printable
+from rmcvi.app.sources import Schema
+from rmcvi.core.files import to_json
+
+
+@fleet.command()
+def forecast(
+    directory: FleetDirectory,
+    key: Annotated[str, typer.Option(help="Whose rows to forecast.")],
+    horizon: Annotated[int, typer.Option(help="Rows to forecast.", min=1)] = 24,
+    level: Annotated[
+        float | None, typer.Option(help="Probability that a value is in its band (the fleet's).")
+    ] = None,
+    format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
+    model: SameModel = None,
+) -> None:
+    """Forecast the rows of a stream after the last one that was learned from."""
+    form = one_of("--format", format, SHAPES) or "table"
+    opened = OpenedFleet(directory, model)
+    plan, stream = opened.fleet.plan, opened.stream(key)
+    if plan.schema["inputs"]:
+        names = ", ".join(plan.schema["inputs"])
+        raise Refusal(f"forecast: got no inputs {names} of the next rows, expected none are needed")
+    times = Schema.from_json(plan.schema).next_times(stream.last_time, horizon)
+    band = stream.forecast(times, a_level(plan.level if level is None else level))
+    names = ["row", "time"]
+    names += [f"{c}.{part}" for c in plan.columns for part in ("mean", "low", "high")]
+    rows = [
+        [stream.rows + k + 1, moment(time, plan.calendar), *band[k].ravel().tolist()]
+        for k, time in enumerate(times)
+    ]
+    write_rows(names, rows, form)
+
+
+@fleet.command()
+def inspect(
+    directory: FleetDirectory,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all streams as JSON.")] = False,
+    worst: Annotated[int, typer.Option(help="Streams to show, the most troubled first.")] = 20,
+    model: SameModel = None,
+) -> None:
+    """Say what a fleet is, how well it predicts, and which streams are in trouble."""
+    opened = OpenedFleet(directory, model)
+    ranked = opened.ranked()
+    if as_json:
+        print(to_json({"fleet": opened.about(), "streams": ranked}, indent=1))
+        return
+    console = Console(highlight=False)
+    for sentence in opened.sentences():
+        console.print(printable(sentence), markup=False)
+    table = Table()
+    for name in ranked[0] if ranked else ():
+        table.add_column(name.replace("_", " "), justify="left" if name == "key" else "right")
+    for row in ranked[:worst]:
+        table.add_row(*(escape(printable(_cell(v))) for v in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@fleet.command()
+def report(
+    directory: FleetDirectory,
+    pages: Annotated[int, typer.Option(help="Streams with a page of their own.", min=0)] = 10,
+    model: SameModel = None,
+) -> None:
+    """Write report.html: all streams, the most troubled first, and pages of the worst."""
+    from rmcvi.app.fleet.pages import write  # matplotlib and jinja: not for the other verbs
+
+    print(write(OpenedFleet(directory, model), pages))

@@ -1,0 +1,150 @@
+"""What a shard writes of its rows: JSON lines, or the parts of a Parquet table.
+
+Both are appended to and cut at a length that the checkpoint remembers: bytes of a file, or parts in
+a folder. A part is written once, whole, no later than the checkpoint that counts it.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from rmcvi.app.run.estimates import INTEGER, TEXTS, TIME, VALUE, Field, pairs
+from rmcvi.app.run.output import Appended, Lines, json_text, moment
+from rmcvi.app.run.plan import Plan
+from rmcvi.app.run.reading import objects
+from rmcvi.core.files import replace
+from rmcvi.learners import Estimates
+
+PART = 1 << 18
+"""Rows of a part, unless a checkpoint comes first: tens of megabytes before they are packed."""
+
+
+class Learned(NamedTuple):
+    """Rows and what was estimated at them, in the order of the source."""
+
+    keys: Sequence[str]
+    numbers: Sequence[int]
+    """Of each row in its stream, from 1."""
+    times: Sequence[float | None]
+    y: np.ndarray
+    estimates: Estimates
+
+
+class JsonLines:
+    """A line per row."""
+
+    def __init__(self, path: Path, plan: Plan, length: int):
+        self._lines = Lines(plan.columns, "jsonl", plan.row_fields)
+        self._calendar = plan.calendar
+        self._file = Appended(path, length)
+        self._file.cut()
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self._file.length
+
+    def write(self, told: Learned) -> None:
+        """A line for each row, the key after its number."""
+        heads = [
+            f'{number}, "key": {json_text(key)}'
+            for number, key in zip(told.numbers, told.keys, strict=True)
+        ]
+        texts = {time: moment(time, self._calendar) for time in set(told.times)}
+        times = [texts[time] for time in told.times]
+        self._file.write(self._lines.block(heads, times, told.y, told.estimates))
+
+    def sync(self) -> None:
+        """Wait until the bytes are on disk."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Parquet:
+    """Parts of a table, each sorted by key and row."""
+
+    def __init__(self, path: Path, plan: Plan, length: int):
+        self._path, self.length, self._waiting = path, length, 0
+        self._frames: list[pl.DataFrame] = []
+        self._fields, self._calendar = pairs(plan.columns, (), plan.row_fields), plan.calendar
+        self._columns = {name: i for i, name in enumerate(plan.columns)}
+        path.mkdir(exist_ok=True)
+        cut(path, length)
+
+    def write(self, told: Learned) -> None:
+        """Kept until there are enough for a part."""
+        table: dict[str, Any] = {}
+        for name, field in self._fields:
+            table[name] = self._series(field, name, told)
+            if field.kind == INTEGER:
+                table["key"] = pl.Series(list(told.keys), dtype=pl.String)
+        self._frames.append(pl.DataFrame(table))
+        self._waiting += len(told.keys)
+        if self._waiting >= PART:
+            self.sync()
+
+    def _series(self, field: Field, name: str, told: Learned) -> pl.Series:
+        if field.kind == INTEGER:
+            return pl.Series(told.numbers, dtype=pl.Int64)
+        if field.kind == TEXTS:
+            return pl.Series(map(list, told.estimates.alarms), dtype=pl.List(pl.String))
+        if field.kind == TIME:
+            times = np.array([np.nan if time is None else time for time in told.times])
+            series = pl.Series(times, dtype=pl.Float64, nan_to_null=True)
+            return (series * 1e6).round().cast(pl.Datetime("us")) if self._calendar else series
+        found = told.y if field.kind == VALUE else getattr(told.estimates, field.attribute)
+        if field.per == "column":
+            found = found[:, self._columns[name.removesuffix(field.name.removeprefix("{column}"))]]
+        return pl.Series(np.ascontiguousarray(found), dtype=pl.Float64, nan_to_null=True)
+
+    def sync(self) -> None:
+        """Write what is waiting as one part."""
+        if not self._frames:
+            return
+        packed = io.BytesIO()
+        pl.concat(self._frames).sort("key", "row").write_parquet(packed)
+        replace(self._path / f"part-{self.length:06d}.parquet", packed.getvalue())
+        self.length, self._waiting, self._frames = self.length + 1, 0, []
+
+    def close(self) -> None:
+        """What is waiting is not written: no checkpoint counts it."""
+        self._frames = []
+
+
+def open_output(path: Path, form: str, plan: Plan, length: int) -> JsonLines | Parquet:
+    """Estimates in one of the forms, cut at `length`."""
+    return (JsonLines if form == "jsonl" else Parquet)(path, plan, length)
+
+
+def cut(path: Path, length: int) -> None:
+    """Drop what no checkpoint accounts for: bytes of a file, or parts in a folder."""
+    if path.is_dir():
+        for part in path.glob("part-*.parquet"):
+            if int(part.stem.removeprefix("part-")) >= length:
+                part.unlink()
+        for rest in path.glob(".part-*"):  # of one that was killed
+            rest.unlink()
+    elif path.exists():
+        with path.open("r+b") as file:
+            file.truncate(length)
+
+
+def lines_of(directory: Path, form: str, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What was written of some streams, row by row, in no order: the fields of a JSON line."""
+    if form == "jsonl":
+        for path in sorted(directory.glob("estimates-*.jsonl")):
+            yield from (line for _, line in objects(path) if line.get("key") in keys)
+        return
+    for path in sorted(directory.glob("estimates-*/part-*.parquet")):
+        for line in pl.scan_parquet(path).filter(pl.col("key").is_in(keys)).collect().to_dicts():
+            time = line["time"]
+            line["time"] = time.isoformat() if isinstance(time, datetime) else time
+            yield line

@@ -1,0 +1,86 @@
+"""Which streams of a shard are in memory: all, or the busiest; the others wait in the checkpoint.
+
+A stream that has not changed since the checkpoint can be dropped, and read again when a row of it
+comes: the same bits, so that nothing told of it depends on where it was.
+"""
+
+from collections.abc import Iterable
+
+from rmcvi.app.fleet.store import Kept, Store
+from rmcvi.app.sources import KeyedStream
+from rmcvi.scale import Streams
+
+
+class Residents:
+    """The streams of a shard with their clocks, in memory or not."""
+
+    def __init__(self, streams: Streams, store: Store, reader: KeyedStream, limit: int | None):
+        """About `limit` streams are in memory; None for all."""
+        self.streams, self._store, self._reader = streams, store, reader
+        self._limit = limit
+        self._recent: dict[str, None] = {}
+        """In memory, in the order of their last rows; only kept if there is a limit."""
+        self._new = 0
+        """Streams that no checkpoint has."""
+        self.idle_failing = 0
+        """Streams with a sensor that fails, among those that are not in memory."""
+        reader.recall = lambda key: store.get(key).clock if key in store else None
+
+    def __len__(self) -> int:
+        """All of them."""
+        return len(self._store) + self._new
+
+    @property
+    def failing(self) -> int:
+        """Streams with a sensor that fails now."""
+        return self.streams.failing + self.idle_failing
+
+    @property
+    def room(self) -> int | None:
+        """Streams that stay, and rows of a batch beside them; None if there is no limit."""
+        return None if self._limit is None else max(self._limit // 2, 1)
+
+    def wake(self, keys: Iterable[str]) -> None:
+        """Streams that are about to learn."""
+        wanted = dict.fromkeys(keys)
+        absent = [key for key in wanted if key not in self.streams]
+        old = {key: self._store.get(key).state for key in absent if key in self._store}
+        self._new += len(absent) - len(old)
+        self.idle_failing -= self.streams.add(old)
+        if self._limit is not None:
+            for key in wanted:
+                self._recent.pop(key, None)
+            self._recent.update(wanted)
+
+    def idle(self) -> list[str]:
+        """Those to be dropped now: the longest without a row."""
+        over = 0 if self.room is None else len(self.streams) - self.room
+        return [key for key, _ in zip(self._recent, range(over), strict=False)]
+
+    def changed(self, key: str) -> bool:
+        """Whether a stream is another one than in the checkpoint."""
+        return key in self._reader.touched
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Streams that have not changed since the checkpoint leave the memory."""
+        gone = list(keys)
+        assert not any(map(self.changed, gone))
+        self.idle_failing += self.streams.remove(gone)
+        for key in gone:
+            self._recent.pop(key, None)
+        clocks = self._reader.clocks  # also of streams of which only bad rows came
+        for key in [key for key in clocks if key not in self.streams and key in self._store]:
+            if not self.changed(key):
+                del clocks[key]
+
+    def save(self, extra: dict[str, object]) -> None:
+        """Write the checkpoint: after it, nothing has changed."""
+        known = (key for key in self._reader.touched if key in self.streams or key in self._store)
+        self._store.save(extra, list(known), self._kept)
+        self._reader.touched.clear()
+        self._new = 0
+
+    def _kept(self, key: str) -> Kept:
+        here = key in self.streams
+        state = self.streams.state(self.streams.place(key)) if here else self._store.get(key).state
+        return Kept(self._reader.kept(key), state)

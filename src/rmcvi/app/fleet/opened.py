@@ -1,6 +1,7 @@
 """A fleet as it stands, for questions: streams from the newest checkpoints of all shards."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import Counts
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import nearest
-from rmcvi.scale import Block
+from rmcvi.scale import Block, Tally
 
 
 @dataclass(frozen=True)
@@ -71,31 +72,12 @@ class OpenedFleet:
         return owner(key, self.fleet.shards)
 
     def ranked(self) -> list[dict[str, Any]]:
-        """All streams, the most troubled first: failing sensors, drift, alarms, then errors beside
-        those of the last value.
-        """
+        """As `ranked`, of all streams."""
         if not self.streams:
             return []
         block = Block(self.learner, self.fleet.plan.seed, compiled=False)
         keys = list(self.streams)
-        tally = block.tallies(np.stack([self.streams[key].state for key in keys]))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error = np.sqrt(tally.error.sum(1) / tally.repeat.sum(1))
-            coverage = tally.inside.sum(1) / tally.scored.sum(1)
-        rows = [
-            {
-                "key": key,
-                "rows": int(tally.rows[i]),
-                "failure": round(float(tally.failing[i].max()), 3),
-                "drifts": int(tally.drifts[i]),
-                "alarm_rows": int(tally.alarms[i]),
-                "error_of_last_value": _number(error[i]),
-                "coverage": _number(coverage[i]),
-                "recoveries": int(tally.recoveries[i]),
-            }
-            for i, key in enumerate(keys)
-        ]
-        return sorted(rows, key=_trouble)
+        return ranked(keys, block.tallies(np.stack([self.streams[key].state for key in keys])))
 
     def about(self) -> dict[str, Any]:
         """The fleet in plain values."""
@@ -115,6 +97,29 @@ class OpenedFleet:
         what = f"{self.directory}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
         size = f"{self.rows} rows of {len(self.streams)} streams, shards: {self.fleet.shards}"
         return [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
+
+
+def ranked(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
+    """Streams, the most troubled first: failing sensors, drift, alarms, then errors beside those of
+    the last value.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(tally.error.sum(1) / tally.repeat.sum(1))
+        coverage = tally.inside.sum(1) / tally.scored.sum(1)
+    rows = [
+        {
+            "key": key,
+            "rows": int(tally.rows[i]),
+            "failure": round(float(tally.failing[i].max()), 3),
+            "drifts": int(tally.drifts[i]),
+            "alarm_rows": int(tally.alarms[i]),
+            "error_of_last_value": _number(error[i]),
+            "coverage": _number(coverage[i]),
+            "recoveries": int(tally.recoveries[i]),
+        }
+        for i, key in enumerate(keys)
+    ]
+    return sorted(rows, key=_trouble)
 
 
 def _number(value: Any) -> float | None:

@@ -7,9 +7,10 @@ is cut off and written again, with the same bytes.
 
 import fcntl
 import os
+import threading
 import time
-from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.run.output import Appended, Lines, json_text, moment
 from rmcvi.app.run.plan import SENSITIVITY, anchored
 from rmcvi.app.run.speech import Refusal
-from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
+from rmcvi.app.sources import (
+    Batch,
+    Counts,
+    KeyedStream,
+    Pace,
+    Position,
+    Rules,
+    Schema,
+    open_source,
+)
 from rmcvi.core.files import to_json
 from rmcvi.learners import Alarm, Estimates
 from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
@@ -62,8 +72,12 @@ class Told:
 class Shard:
     """One of a fleet's shards; `run` it to its end, or stop anywhere."""
 
-    def __init__(self, directory: Path, number: int, model: str | None = None):
-        """`model` allows a plan's own code, as in `Plan.trusted`."""
+    def __init__(
+        self, directory: Path, number: int, model: str | None = None, pace: Pace | None = None
+    ):
+        """`model` allows a plan's own code, as in `Plan.trusted`; with a `pace`, the source is
+        followed, and what has come is learned before each wait.
+        """
         self.directory, self.number = directory, number
         self._lock = _locked(directory / f".shard-{number}.lock")
         self._fleet = FleetPlan.read(directory)
@@ -73,7 +87,14 @@ class Shard:
         os.close(compiling)
         self._mine: dict[str, bool] = {}
         rules = Rules(self.plan.options["on_bad_row"])
-        source = open_source(self.plan.place() if self.plan.source != "-" else "-")
+        self._follow = pace is not None
+        waits = None if pace is None else replace(pace, idle=self._idle)
+        place = self.plan.place() if self.plan.source != "-" else "-"
+        source = open_source(place, self._follow, waits)
+        self.lock = threading.RLock()
+        """Held while streams change."""
+        self.published: Callable[[Sequence[str], str], None] = lambda keys, lines: None
+        """Told the keys of rows and their lines of estimates, once they are written."""
         schema = Schema.from_json(self.plan.schema)
         self._reader = KeyedStream(
             source, schema, rules, self._fleet.key, self._is_mine, first=number == 0
@@ -114,7 +135,7 @@ class Shard:
         Whatever happens, what was told last is in the files, and a checkpoint can be made of it.
         """
         try:
-            for batch in self._reader.batches(self.position, self._size, until):
+            for batch in self._reader.batches(self.position, self._size, until, self._follow):
                 self._learn(batch)
                 yield self._told()
                 self._save_if_due()
@@ -122,6 +143,12 @@ class Shard:
             if not self._clean:
                 self.save()
         yield self._told(done=True)
+
+    def _idle(self) -> None:
+        """The source is about to wait."""
+        self._learn(self._reader.so_far())
+        if not self._clean:
+            self._save_if_due()
 
     def _size(self) -> int:
         return min(max(ROWS, STREAM_ROWS * len(self.streams)), MOST)
@@ -132,7 +159,8 @@ class Shard:
             y, lengths = np.array(batch.y), np.array(batch.dt)
             pairs = zip(batch.u, batch.times, strict=True)
             u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
-            results = self.streams.learn(batch.keys, y, u, lengths)
+            with self.lock:
+                results = self.streams.learn(batch.keys, y, u, lengths)
             numbers = self.streams.numbers(batch.keys)
             heads = [
                 f'{number}, "key": {json_text(key)}'
@@ -140,7 +168,9 @@ class Shard:
             ]
             texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
             times = [texts[time] for time in batch.times]
-            self._estimates.write(self._lines.block(heads, times, y, self._estimated(results)))
+            lines = self._lines.block(heads, times, y, self._estimated(results))
+            self._estimates.write(lines)
+            self.published(batch.keys, lines)
         while self._reader.rejected:
             record = self._reader.rejected.popleft().to_json()
             record["place"] = record["place"].removeprefix(f"{self.plan.path}/")
@@ -220,6 +250,12 @@ class Shard:
     def checkpoint_seconds(self) -> float:
         """What the last checkpoint took."""
         return self._cost
+
+    def kept(self, key: str) -> Kept:
+        """One of the streams as it is now."""
+        with self.lock:
+            (kept,) = self._kept([key])
+            return kept._replace(state=kept.state.copy())
 
     def _kept(self, keys: Any) -> list[Kept]:
         return [

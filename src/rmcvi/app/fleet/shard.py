@@ -92,7 +92,7 @@ class Shard:
         place = self.plan.place() if self.plan.source != "-" else "-"
         source = open_source(place, self._follow, waits)
         self.lock = threading.RLock()
-        """Held while streams change."""
+        """Held while streams change and their lines are told."""
         self.published: Callable[[Sequence[str], str], None] = lambda keys, lines: None
         """Told the keys of rows and their lines of estimates, once they are written."""
         schema = Schema.from_json(self.plan.schema)
@@ -156,21 +156,8 @@ class Shard:
     def _learn(self, batch: Batch) -> None:
         """A batch from its rows to the files."""
         if len(batch):
-            y, lengths = np.array(batch.y), np.array(batch.dt)
-            pairs = zip(batch.u, batch.times, strict=True)
-            u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
             with self.lock:
-                results = self.streams.learn(batch.keys, y, u, lengths)
-            numbers = self.streams.numbers(batch.keys)
-            heads = [
-                f'{number}, "key": {json_text(key)}'
-                for number, key in zip(numbers, batch.keys, strict=True)
-            ]
-            texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
-            times = [texts[time] for time in batch.times]
-            lines = self._lines.block(heads, times, y, self._estimated(results))
-            self._estimates.write(lines)
-            self.published(batch.keys, lines)
+                self._estimate(batch)
         while self._reader.rejected:
             record = self._reader.rejected.popleft().to_json()
             record["place"] = record["place"].removeprefix(f"{self.plan.path}/")
@@ -179,6 +166,23 @@ class Shard:
         self._pending += len(batch)
         self._clean = self._clean and not len(batch) and self.position == batch.position
         self.position = batch.position
+
+    def _estimate(self, batch: Batch) -> None:
+        """Predict rows, learn from them, and write down what was predicted."""
+        y, lengths = np.array(batch.y), np.array(batch.dt)
+        pairs = zip(batch.u, batch.times, strict=True)
+        u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
+        results = self.streams.learn(batch.keys, y, u, lengths)
+        numbers = self.streams.numbers(batch.keys)
+        heads = [
+            f'{number}, "key": {json_text(key)}'
+            for number, key in zip(numbers, batch.keys, strict=True)
+        ]
+        texts = {time: moment(time, self.plan.calendar) for time in set(batch.times)}
+        times = [texts[time] for time in batch.times]
+        lines = self._lines.block(heads, times, y, self._estimated(results))
+        self._estimates.write(lines)
+        self.published(batch.keys, lines)
 
     def _estimated(self, results: Results) -> Estimates:
         n = len(results.alarms)
@@ -245,6 +249,11 @@ class Shard:
         self._reader.touched.clear()
         self._saved = time.perf_counter()
         self._pending, self._cost, self._clean = 0, self._saved - begun, True
+
+    @property
+    def met(self) -> int:
+        """Rows that were read so far, bad ones included."""
+        return self._reader.counts.rows
 
     @property
     def checkpoint_seconds(self) -> float:

@@ -1,5 +1,6 @@
 """`rmcvi serve`: rows from a broker, by HTTP or from a growing file, and a page to watch."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -45,7 +46,7 @@ rmcvi serve kafka://host/topic --out topic.run
 
 rmcvi serve log.csv --out log.run
 
-rmcvi serve mqtt://broker/plant/+ --key topic --out plant.run
+rmcvi serve mqtt://broker/plant/+ --key topic --to mqtt://broker/estimates --out plant.run
 
 RMCVI_TOKEN_FILE=token rmcvi serve http --host 0.0.0.0 --out plant.run
 """
@@ -84,6 +85,13 @@ def serve(
     level: Level = 0.9,
     on_bad_row: OnBadRow = "skip",
     sensitivity: Sensitivity = SENSITIVITY,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where estimates go, such as mqtt://host/topic (alarms: topic/alarms).",
+        ),
+    ] = None,
     webhook: Annotated[
         str | None, typer.Option(metavar="URL", help="Where to POST each new alarm, signed.")
     ] = None,
@@ -107,6 +115,7 @@ def serve(
         from rmcvi.app.serve.inlets import SCHEMES, inlet_of
         from rmcvi.app.serve.intake import Intake, Rate
         from rmcvi.app.serve.journal import Journal
+        from rmcvi.app.serve.outlets import Sender, check_outlet
         from rmcvi.app.serve.server import Service
         from rmcvi.app.serve.webhook import Webhook
     except ImportError as error:
@@ -118,6 +127,8 @@ def serve(
     if "://" in source and not pushed:
         raise Refusal(f"{scheme}: got an unknown kind of address, expected {', '.join(SCHEMES)}")
     inlet = inlet_of(source) if pushed and source != HTTP else None
+    if to is not None:
+        check_outlet(to, source)
     wanted = Wanted(
         {
             "columns": listed(columns) or None,
@@ -139,15 +150,16 @@ def serve(
     if webhook is not None:
         hub.alarmed = Webhook(webhook).tell
     work = OneStream(out, place, pace) if key is None else ManyStreams(out, place, pace, key)
-    service = None
-    try:
+    with ExitStack() as parts:
+        if intake is not None:
+            parts.callback(intake.journal.close)
         work.prepare(intake, max_keys)
         service = Service(hub, intake, inlet, (host, port), max_connections)
+        parts.callback(service.close)
+        if to is not None:
+            sender = Sender(to, work.estimates)
+            hub.grown = sender.more.set
+            parts.callback(sender.close)
         progress = Progress(quiet)
         progress.say([f"Page: http://{host if ':' not in host else f'[{host}]'}:{service.port}/"])
         return work.run(wanted, hub, stopper, progress)
-    finally:
-        if service is not None:
-            service.close()
-        if intake is not None:
-            intake.journal.close()

@@ -1,6 +1,6 @@
 """What `rmcvi serve` runs beside its page: one stream, or many by a key."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LEAST, HEAD = 3, 20_000
 """Rows of the first stream that are waited for, unless so many rows have come."""
+NEW = "estimates-0-0.jsonl"
+"""What a new fleet of one shard writes."""
 PAST = 100_000
 """Lines of all streams that are looked at for those that a page shows."""
 
@@ -64,6 +66,11 @@ class OneStream:
         if (out / FLEET).exists():
             key = FleetPlan.read(out).key
             raise Refusal(f"{out}: holds streams told apart by {key!r}, expected --key {key}")
+
+    @property
+    def estimates(self) -> Path:
+        """What is written."""
+        return self._out / ESTIMATES
 
     def prepare(self, intake: "Intake | None", max_keys: int) -> None:
         """All rows are let in."""
@@ -112,6 +119,12 @@ class ManyStreams:
         if (out / RUN).exists():
             raise Refusal(f"{out}: holds a run of one stream, expected another --out or no --key")
 
+    @property
+    def estimates(self) -> Path:
+        """What is written."""
+        old = (self._out / FLEET).exists()
+        return self._out / (FleetPlan.read(self._out).output("estimates", 0) if old else NEW)
+
     def prepare(self, intake: "Intake | None", max_keys: int) -> None:
         """Go on with the fleet that is there; only so many keys are let in."""
         from rmcvi.app.serve.intake import Keys, keys_in
@@ -135,7 +148,7 @@ class ManyStreams:
         from rmcvi.app.serve.learned import Many
 
         shard = self._shard or self._begun(wanted, progress)
-        path = self._out / FleetPlan.read(self._out).output("estimates", 0)
+        path = self.estimates
         hub.begin(Many(shard), last_lines(path, path.stat().st_size, PAST))
         shard.published = hub.publish
         try:
@@ -150,6 +163,8 @@ class ManyStreams:
     def _begun(self, wanted: Wanted, progress: Progress) -> Shard:
         """A new fleet, once the first stream is known."""
         plan = wanted.plan(self._place, self._first(wanted))
+        own = f"Left out, for it holds text: {self._key}."  # it is what tells the streams apart
+        plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
         FleetPlan(plan, self._key, 1).write(self._out)
         progress.say([*plan.assumed, f"Streams: by {self._key!r}."])
         return Shard(self._out, 0, pace=self._pace)

@@ -49,6 +49,8 @@ class Hub:
         self._lock = threading.RLock()
         self.alarmed: Callable[[dict[str, Any]], None] = lambda alarm: None
         """Told each alarm that is new."""
+        self.grown: Callable[[], None] = lambda: None
+        """Told that lines were written."""
 
     def begin(self, learned: Learned, past: Sequence[str]) -> None:
         """The run is known, and the last rows that it has learned from."""
@@ -64,6 +66,7 @@ class Hub:
         lines = text.splitlines()
         keys = [""] * len(lines) if keys is None else keys
         self.last = time.time()
+        self.grown()
         with self._lock:
             self._seen.update(dict.fromkeys(keys, self.last))
             self._remember(keys, lines)

@@ -9,7 +9,7 @@ is left out by the usual rule.
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -22,6 +22,7 @@ SOONEST, LATEST = 0.5, 30.0
 WAIT = 0.5
 """Seconds between two looks whether to stop."""
 SCHEMES = ("mqtt", "mqtts", "redis", "rediss", "kafka")
+TLS = {"mqtts": "mqtt", "rediss": "redis"}
 PASSWORD = "RMCVI_BROKER_PASSWORD"
 """Where the password is; with _FILE, a file that holds it. It is never part of an address."""
 
@@ -37,7 +38,14 @@ class Inlet(Protocol):
 
 def inlet_of(address: str) -> Inlet:
     """The inlet of an address such as mqtt://broker/plant/pump-7."""
+    return connection(address, {"mqtt": Mqtt, "redis": Redis, "kafka": Kafka})
+
+
+def connection(address: str, kinds: dict[str, Callable[[SplitResult], Any]]) -> Any:
+    """What the scheme of an address stands for, made from its parts."""
     parts = urlsplit(address)
+    if parts.scheme not in SCHEMES:
+        raise Refusal(f"{printable(address)}: expected an address of {', '.join(SCHEMES)}")
     if parts.password:
         raise Refusal(f"{parts.scheme}: got a password in the address, expected it in {PASSWORD}")
     if "#" in address:  # as a topic filter may
@@ -45,9 +53,8 @@ def inlet_of(address: str) -> Inlet:
     if not parts.hostname or not parts.path.strip("/"):
         wanted = f"{parts.scheme}://host:port/name"
         raise Refusal(f"{printable(address)}: expected an address like {wanted}")
-    kinds = {"mqtt": Mqtt, "mqtts": Mqtt, "redis": Redis, "rediss": Redis, "kafka": Kafka}
     try:
-        return kinds[parts.scheme](parts)
+        return kinds[TLS.get(parts.scheme, parts.scheme)](parts)
     except ImportError as error:
         raise Refusal(
             f"{error.name}: is not installed, expected pip install 'rmcvi[serve]'"

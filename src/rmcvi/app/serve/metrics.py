@@ -9,9 +9,9 @@ from rmcvi.app.serve.intake import Intake
 
 def waiting(hub: Hub, intake: Intake | None) -> int:
     """Rows that came since the start and have not been read."""
-    if intake is None or hub.learned is None:
+    if intake is None:
         return 0
-    return max(0, intake.journal.rows - hub.learned.met)
+    return max(0, intake.journal.rows - (0 if hub.learned is None else hub.learned.met))
 
 
 def exposition(hub: Hub, intake: Intake | None) -> bytes:

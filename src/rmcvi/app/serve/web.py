@@ -255,6 +255,8 @@ class Web:
             try:
                 yield f"event: all\ndata: {await asyncio.to_thread(self.hub.snapshot, key)}\n\n"
                 while not await request.is_disconnected():
+                    if beat.due():
+                        yield await asyncio.to_thread(beat.message)
                     try:
                         message = await asyncio.wait_for(queue.get(), beat.patience)
                     except TimeoutError:
@@ -262,8 +264,6 @@ class Web:
                     if not message:
                         return  # too slow: the page comes back and is given all
                     yield message
-                    if beat.due():
-                        yield await asyncio.to_thread(beat.message)
             finally:
                 self.hub.leave(queue)
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from rmcvi.app.run.speech import Refusal
-from rmcvi.app.serve.inlets import Intake, inlet_of, run
+from rmcvi.app.serve.inlets import inlet_of, run
+from rmcvi.app.serve.intake import Intake
 from rmcvi.app.serve.journal import MARK, Journal
 from rmcvi.app.serve.payload import MOST_BYTES, Unreadable, rows_of
 

@@ -22,7 +22,7 @@ import pytest
 
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.serve.hub import Hub
-from rmcvi.app.serve.inlets import Intake
+from rmcvi.app.serve.intake import Intake
 from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.server import Service, tokens
 from rmcvi.app.serve.webhook import SIGNATURE, Webhook
@@ -143,7 +143,9 @@ def test_a_webhook_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         hub = Hub(tmp_path)
         hub.alarmed = webhook.tell
         for number in (1, 2):
-            hub.publish(json.dumps({"row": number, "time": None, "alarms": ["a: stuck"]}) + "\n")
+            hub.publish(
+                None, json.dumps({"row": number, "time": None, "alarms": ["a: stuck"]}) + "\n"
+            )
         end = time.monotonic() + 30.0
         while not webhook.sent:
             assert time.monotonic() < end

@@ -10,6 +10,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import RunDirectory, SameModel, one_of
 from rmcvi.app.run.directory import ESTIMATES, Opened
 from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.smoothing import recent
 from rmcvi.app.run.speech import Refusal
 
 EXAMPLES = """
@@ -54,9 +55,7 @@ def _recent(run: Opened, lag: int | None) -> Rows:
     lag = longest if lag is None else lag
     if lag > longest:
         raise Refusal(f"--lag: got {lag}, expected at most {longest} for this learner")
-    band = learner.recent(state, lag, level=run.plan.level)
-    parts = [scaling.inverse(np.asarray(v)) for v in (band.mean, band.low, band.high)]
-    table = [np.stack(parts, -1).reshape(lag + 1, -1)]
+    table = [recent(learner, state, scaling, lag, run.plan.level).reshape(lag + 1, -1)]
     names = [f"{c}.{part}" for c in run.plan.columns for part in ("mean", "low", "high")]
     if learner.dim_state:
         past = learner.smooth(state, lag)

@@ -1,7 +1,7 @@
 """A fleet as it stands, for questions: streams from the newest checkpoints of all shards."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,7 @@ class OpenedFleet:
         return owner(key, self.fleet.shards)
 
     def ranked(self) -> list[dict[str, Any]]:
-        """All streams, the most troubled first: failing sensors, drift, alarms, then errors beside
-        those of the last value.
-        """
+        """All streams, the most troubled first, as in `ranked`."""
         rows = [row for keys, tally in self._tallies() for row in _fared(keys, tally)]
         return sorted(rows, key=_trouble)
 
@@ -114,7 +112,14 @@ class OpenedFleet:
         return [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
 
 
-def _fared(keys: list[str], tally: Tally) -> list[dict[str, Any]]:
+def ranked(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
+    """Streams, the most troubled first: failing sensors, drift, alarms, then errors beside those of
+    the last value.
+    """
+    return sorted(_fared(keys, tally), key=_trouble)
+
+
+def _fared(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
     """How each of some streams has fared, in plain numbers."""
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.sqrt(tally.error.sum(1) / tally.repeat.sum(1))

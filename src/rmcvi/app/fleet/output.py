@@ -49,15 +49,17 @@ class JsonLines:
         """In bytes."""
         return self._file.length
 
-    def write(self, told: Learned) -> None:
-        """A line for each row, the key after its number."""
+    def write(self, told: Learned) -> str:
+        """A line for each row, the key after its number; the lines."""
         heads = [
             f'{number}, "key": {json_text(key)}'
             for number, key in zip(told.numbers, told.keys, strict=True)
         ]
         texts = {time: moment(time, self._calendar) for time in set(told.times)}
         times = [texts[time] for time in told.times]
-        self._file.write(self._lines.block(heads, times, told.y, told.estimates))
+        lines = self._lines.block(heads, times, told.y, told.estimates)
+        self._file.write(lines)
+        return lines
 
     def sync(self) -> None:
         """Wait until the bytes are on disk."""
@@ -79,8 +81,8 @@ class Parquet:
         path.mkdir(exist_ok=True)
         cut(path, length)
 
-    def write(self, told: Learned) -> None:
-        """Kept until there are enough for a part."""
+    def write(self, told: Learned) -> str:
+        """Kept until there are enough for a part; there are no lines."""
         table: dict[str, Any] = {}
         for name, field in self._fields:
             table[name] = self._series(field, name, told)
@@ -90,6 +92,7 @@ class Parquet:
         self._waiting += len(told.keys)
         if self._waiting >= PART:
             self.sync()
+        return ""
 
     def _series(self, field: Field, name: str, told: Learned) -> pl.Series:
         if field.kind == INTEGER:

@@ -76,11 +76,12 @@ class Residents:
     def save(self, extra: dict[str, object]) -> None:
         """Write the checkpoint: after it, nothing has changed."""
         known = (key for key in self._reader.touched if key in self.streams or key in self._store)
-        self._store.save(extra, list(known), self._kept)
+        self._store.save(extra, list(known), self.kept)
         self._reader.touched.clear()
         self._new = 0
 
-    def _kept(self, key: str) -> Kept:
+    def kept(self, key: str) -> Kept:
+        """A stream as it is now."""
         here = key in self.streams
         state = self.streams.state(self.streams.place(key)) if here else self._store.get(key).state
         return Kept(self._reader.kept(key), state)

@@ -7,9 +7,10 @@ is cut off and written again, with the same bytes.
 
 import fcntl
 import os
+import threading
 import time
-from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,20 @@ from rmcvi.app.fleet.output import Learned, open_output
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.residents import Residents
 from rmcvi.app.fleet.routing import owner
-from rmcvi.app.fleet.store import Store
+from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.run.output import Appended
 from rmcvi.app.run.plan import SENSITIVITY, anchored
 from rmcvi.app.run.speech import Refusal
-from rmcvi.app.sources import Batch, Counts, KeyedStream, Position, Rules, Schema, open_source
+from rmcvi.app.sources import (
+    Batch,
+    Counts,
+    KeyedStream,
+    Pace,
+    Position,
+    Rules,
+    Schema,
+    open_source,
+)
 from rmcvi.core.files import to_json
 from rmcvi.learners import Alarm, Estimates
 from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
@@ -64,8 +74,12 @@ class Told:
 class Shard:
     """One of a fleet's shards; `run` it to its end, or stop anywhere."""
 
-    def __init__(self, directory: Path, number: int, model: str | None = None):
-        """`model` allows a plan's own code, as in `Plan.trusted`."""
+    def __init__(
+        self, directory: Path, number: int, model: str | None = None, pace: Pace | None = None
+    ):
+        """`model` allows a plan's own code, as in `Plan.trusted`; with a `pace`, the source is
+        followed, and what has come is learned before each wait.
+        """
         self.directory, self.number = directory, number
         self._lock = _locked(directory / f".shard-{number}.lock")
         self._fleet = FleetPlan.read(directory)
@@ -75,7 +89,14 @@ class Shard:
         os.close(compiling)
         self._mine: dict[str, bool] = {}
         rules = Rules(self.plan.options["on_bad_row"])
-        source = open_source(self.plan.place() if self.plan.source != "-" else "-")
+        self._follow = pace is not None
+        waits = None if pace is None else replace(pace, idle=self._idle)
+        place = self.plan.place() if self.plan.source != "-" else "-"
+        source = open_source(place, self._follow, waits)
+        self.lock = threading.RLock()
+        """Held while streams change and their lines are told."""
+        self.published: Callable[[Sequence[str], str], None] = lambda keys, lines: None
+        """Told the keys of rows and their lines of estimates, once they are written."""
         schema = Schema.from_json(self.plan.schema)
         self._reader = KeyedStream(
             source, schema, rules, self._fleet.key, self._is_mine, first=number == 0
@@ -114,7 +135,7 @@ class Shard:
         Whatever happens, what was told last is in the files, and a checkpoint can be made of it.
         """
         try:
-            for batch in self._reader.batches(self.position, self._size, until):
+            for batch in self._reader.batches(self.position, self._size, until, self._follow):
                 self._learn(batch)
                 yield self._told()
                 self._save_if_due()
@@ -123,6 +144,12 @@ class Shard:
                 self.save()
         yield self._told(done=True)
 
+    def _idle(self) -> None:
+        """The source is about to wait."""
+        self._learn(self._reader.so_far())
+        if not self._clean:
+            self._save_if_due()
+
     def _size(self) -> int:
         size = min(max(ROWS, STREAM_ROWS * len(self.residents)), MOST)
         return min(size, self.residents.room or size)
@@ -130,13 +157,8 @@ class Shard:
     def _learn(self, batch: Batch) -> None:
         """A batch from its rows to the files."""
         if len(batch):
-            y, lengths = np.array(batch.y), np.array(batch.dt)
-            pairs = zip(batch.u, batch.times, strict=True)
-            u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
-            self.residents.wake(batch.keys)
-            results = self.streams.learn(batch.keys, y, u, lengths)
-            numbers, found = self.streams.numbers(batch.keys), self._estimated(results)
-            self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
+            with self.lock:
+                self._estimate(batch)
         while self._reader.rejected:
             record = self._reader.rejected.popleft().to_json()
             record["place"] = record["place"].removeprefix(f"{self.plan.path}/")
@@ -145,6 +167,17 @@ class Shard:
         self._pending += len(batch)
         self._clean = self._clean and not len(batch) and self.position == batch.position
         self.position = batch.position
+
+    def _estimate(self, batch: Batch) -> None:
+        """Predict rows, learn from them, and write down what was predicted."""
+        y, lengths = np.array(batch.y), np.array(batch.dt)
+        pairs = zip(batch.u, batch.times, strict=True)
+        u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
+        self.residents.wake(batch.keys)
+        results = self.streams.learn(batch.keys, y, u, lengths)
+        numbers, found = self.streams.numbers(batch.keys), self._estimated(results)
+        lines = self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
+        self.published(batch.keys, lines)
 
     def _estimated(self, results: Results) -> Estimates:
         n = len(results.alarms)
@@ -216,9 +249,20 @@ class Shard:
         self._pending, self._cost, self._clean = 0, self._saved - begun, True
 
     @property
+    def met(self) -> int:
+        """Rows that were read so far, bad ones included."""
+        return self._reader.counts.rows
+
+    @property
     def checkpoint_seconds(self) -> float:
         """What the last checkpoint took."""
         return self._cost
+
+    def kept(self, key: str) -> Kept:
+        """One of the streams as it is now."""
+        with self.lock:
+            kept = self.residents.kept(key)
+            return kept._replace(state=kept.state.copy())
 
     def close(self) -> None:
         """Close the files, and let another process have the shard."""

@@ -9,6 +9,7 @@ same program give the same bytes.
 """
 
 import copy
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -67,6 +68,8 @@ class Engine:
         """Rows that earlier processes learned from."""
         self.published: Callable[[str], None] = lambda text: None
         """Told the lines of estimates, once they are written."""
+        self.lock = threading.RLock()
+        """Held while the learner changes and its lines are told."""
         self._files: dict[str, Appended] = {}
         if directory is not None:
             lengths, checksums = kept.get("bytes", {}), kept.get("checksums", {})
@@ -137,9 +140,12 @@ class Engine:
 
     def _learn(self) -> None:
         """Learn from the rows that were put aside, write them down, save if it is due."""
-        taken = self._taken
-        if not taken:
-            return
+        if self._taken:
+            with self.lock:
+                self._learn_from(self._taken)
+            self._save_if_due()
+
+    def _learn_from(self, taken: list[Observation]) -> None:
         y = np.array([row.y for row in taken])
         known = np.array([self.plan.known(row) for row in taken])
         estimates = self.live.learn_many(y, known, np.array([row.dt for row in taken]))
@@ -160,7 +166,6 @@ class Engine:
             header = "" if self._headed else self._stdout.header(estimates.state_mean.shape[1])
             self._headed = True
             to_stdout(header + self._stdout.block(*block, y, estimates))
-        self._save_if_due()
 
     def _write_parameters(self) -> None:
         numbers = {k: float(f"{v:.9g}") for k, v in self.live.parameters().items()}

@@ -8,57 +8,26 @@ is left out by the usual rule.
 
 import json
 import os
-import threading
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from rmcvi.app.run.speech import Refusal, printable
-from rmcvi.app.serve.journal import MARK, Journal
-from rmcvi.app.serve.payload import Unreadable, rows_of, value_of
+from rmcvi.app.serve.intake import Intake, Message
+from rmcvi.app.serve.payload import value_of
 
 SOONEST, LATEST = 0.5, 30.0
 """Seconds before a broker that is gone is asked again, doubling up to the latter."""
 WAIT = 0.5
 """Seconds between two looks whether to stop."""
 SCHEMES = ("mqtt", "mqtts", "redis", "rediss", "kafka")
+TLS = {"mqtts": "mqtt", "rediss": "redis"}
 PASSWORD = "RMCVI_BROKER_PASSWORD"
 """Where the password is; with _FILE, a file that holds it. It is never part of an address."""
 
 
-@dataclass
-class Intake:
-    """Where messages go, and what is known of them."""
-
-    journal: Journal
-    arrival: bool = False
-    """Whether a row's time is that of its arrival."""
-    stop: threading.Event = field(default_factory=threading.Event)
-    connected: bool = False
-    refused: int = 0
-    """Messages that held no rows."""
-    trouble: str = ""
-    """What the broker or the last refused message was about."""
-
-    def take(self, messages: Sequence[tuple[bytes, str | None]]) -> None:
-        """Messages, each with its mark if it has one; their rows are on disk when this returns."""
-        rows: list[dict[str, Any]] = []
-        for payload, mark in messages:
-            try:
-                found = rows_of(payload, arrival=self.arrival)
-            except Unreadable as error:
-                self.refused += 1
-                self.trouble = f"A message was left out: {error}."
-                continue
-            if mark is not None:
-                found[-1][MARK] = mark
-            rows += found
-        if rows:
-            self.journal.add(rows)
-
-
+@runtime_checkable
 class Inlet(Protocol):
     """A connection to a broker."""
 
@@ -69,7 +38,14 @@ class Inlet(Protocol):
 
 def inlet_of(address: str) -> Inlet:
     """The inlet of an address such as mqtt://broker/plant/pump-7."""
+    return connection(address, {"mqtt": Mqtt, "redis": Redis, "kafka": Kafka})
+
+
+def connection(address: str, kinds: dict[str, Callable[[SplitResult], Any]]) -> Any:
+    """What the scheme of an address stands for, made from its parts."""
     parts = urlsplit(address)
+    if parts.scheme not in SCHEMES:
+        raise Refusal(f"{printable(address)}: expected an address of {', '.join(SCHEMES)}")
     if parts.password:
         raise Refusal(f"{parts.scheme}: got a password in the address, expected it in {PASSWORD}")
     if "#" in address:  # as a topic filter may
@@ -77,9 +53,8 @@ def inlet_of(address: str) -> Inlet:
     if not parts.hostname or not parts.path.strip("/"):
         wanted = f"{parts.scheme}://host:port/name"
         raise Refusal(f"{printable(address)}: expected an address like {wanted}")
-    kinds = {"mqtt": Mqtt, "mqtts": Mqtt, "redis": Redis, "rediss": Redis, "kafka": Kafka}
     try:
-        return kinds[parts.scheme](parts)
+        return kinds[TLS.get(parts.scheme, parts.scheme)](parts)
     except ImportError as error:
         raise Refusal(
             f"{error.name}: is not installed, expected pip install 'rmcvi[serve]'"
@@ -143,7 +118,7 @@ class Mqtt:
         try:
             while not intake.stop.is_set():
                 code = client.loop(WAIT)
-                intake.take([(message.payload, None) for message in come])
+                intake.take([Message(each.payload, each.topic) for each in come])
                 for message in come:
                     client.ack(message.mid, message.qos)
                 come.clear()
@@ -173,7 +148,12 @@ class Redis:
             while not intake.stop.is_set():
                 found: Any = client.xread({self._name: last}, count=500, block=int(1000 * WAIT))
                 for _, messages in found or ():
-                    intake.take([(_as_json(row), mark.decode()) for mark, row in messages])
+                    intake.take(
+                        [
+                            Message(_as_json(row), self._name, mark.decode())
+                            for mark, row in messages
+                        ]
+                    )
                     last = messages[-1][0].decode()
                 yield
 
@@ -220,7 +200,7 @@ class Kafka:
                 come = consumer.consume(500, WAIT)
                 for error in filter(None, (message.error() for message in come)):
                     raise ConnectionError(str(error))
-                intake.take([(message.value() or b"", _mark(marks, message)) for message in come])
+                intake.take([Message(m.value() or b"", self._topic, _mark(marks, m)) for m in come])
                 yield
         finally:
             consumer.close()

@@ -6,8 +6,10 @@ holds for files (resuming to the byte, bad rows, gaps, seasons) holds for broker
 mark that its broker gave it: whoever starts again asks for what comes after the last one.
 """
 
+import errno
 import fcntl
 import json
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from rmcvi.app.run.speech import Refusal
 JOURNAL = "rows.jsonl"
 MARK = "_mark"
 """Field with the place in the broker; text, so that it is never learned."""
+RESERVE = 1 << 20
+"""Bytes of the disk that are left to estimates and checkpoints when no more rows are taken."""
 ENDING = 1 << 20
 """Bytes at the end of the journal in which the last mark is looked for."""
 
@@ -46,10 +50,23 @@ class Journal:
         """Write rows down; they are on disk when this returns."""
         text = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         with self._lock:
-            self._file.write(text)
-            self._file.sync()
+            self._check_room(len(text))
+            before = self._file.length
+            try:
+                self._file.write(text)
+                self._file.sync()
+            except OSError:  # they were not acknowledged: nothing of them may stay
+                self._file.length = before
+                self._file.cut()
+                raise
             self.rows += len(rows)
         self._more.set()
+
+    def _check_room(self, size: int) -> None:
+        """Refuse rows while there is room for what they will become: half a row is no row."""
+        disk = os.statvfs(self.path.parent)
+        if disk.f_bavail * disk.f_frsize < RESERVE + size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def wait(self, seconds: float) -> None:
         """Until there is more, or so long."""

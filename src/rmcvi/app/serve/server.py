@@ -9,7 +9,8 @@ import uvicorn
 
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.serve.hub import Hub
-from rmcvi.app.serve.inlets import Inlet, Intake, run
+from rmcvi.app.serve.inlets import Inlet, run
+from rmcvi.app.serve.intake import Intake
 from rmcvi.app.serve.web import Tokens, Web
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -44,7 +45,14 @@ def _secret(name: str) -> str | None:
 class Service:
     """Runs until it is closed."""
 
-    def __init__(self, hub: Hub, intake: Intake | None, inlet: Inlet | None, at: tuple[str, int]):
+    def __init__(
+        self,
+        hub: Hub,
+        intake: Intake | None,
+        inlet: Inlet | None,
+        at: tuple[str, int],
+        readers: int = READERS,
+    ):
         self._intake = intake
         host, port = at
         known = tokens(host)
@@ -63,7 +71,7 @@ class Service:
             web,
             log_level="error",
             access_log=False,
-            limit_concurrency=READERS,
+            limit_concurrency=readers,
             lifespan="off",
             timeout_graceful_shutdown=2,
         )

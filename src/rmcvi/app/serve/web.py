@@ -9,9 +9,9 @@ import hmac
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -26,11 +26,13 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from rmcvi.app.report.write import asset, environment
-from rmcvi.app.run.output import moment
-from rmcvi.app.serve.hub import Hub
-from rmcvi.app.serve.inlets import Intake
+from rmcvi.app.run.speech import printable
+from rmcvi.app.serve.described import described
+from rmcvi.app.serve.hub import LISTED, Hub
+from rmcvi.app.serve.intake import Intake
+from rmcvi.app.serve.learned import Unanswerable
+from rmcvi.app.serve.metrics import exposition, waiting
 from rmcvi.app.serve.payload import MOST_BYTES, Unreadable, rows_of
-from rmcvi.app.sources import Schema
 from rmcvi.core.files import to_json
 
 POLICY = (
@@ -40,12 +42,32 @@ POLICY = (
 """The page fetches nothing from elsewhere, and nobody may frame it."""
 LONGEST = 1000
 """Rows of a forecast."""
-BEAT = 15.0
-"""Seconds between two signs of life to a page that has nothing new."""
+BEAT, OFTEN, TOP = 15.0, 1.0, 50
+"""Seconds between two signs of life to a page that has nothing new; between two looks at all
+streams; how many of these are told."""
 TYPES = {"application/json": False, "application/x-ndjson": False, "text/csv": True}
 """Kinds of rows that are taken by POST, and whether each is CSV."""
 SILENT = 120.0
 """Seconds after which we are not well if rows wait and none is learned from."""
+
+
+class Beat:
+    """When a page is told of all streams: at most once a second, if anything is new."""
+
+    def __init__(self, hub: Hub):
+        self._hub, self._when, self._last = hub, 0.0, -1.0
+        self.patience = OFTEN if hub.keyed else BEAT
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        new = self._hub.learned is not None and self._hub.last != self._last
+        return self._hub.keyed and new and time.monotonic() - self._when >= OFTEN
+
+    def message(self) -> str:
+        """The most troubled streams."""
+        self._when, self._last = time.monotonic(), self._hub.last
+        return f"event: streams\ndata: {to_json({'streams': self._hub.streams(most=TOP)})}\n\n"
+
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -81,6 +103,8 @@ class Web:
             "/api/latest": self.latest,
             "/api/alarms": self.alarms,
             "/api/forecast": self.forecast,
+            "/api/smooth": self.smooth,
+            "/api/streams": self.streams,
         }
         routes = [
             Route("/", self.page),
@@ -125,76 +149,81 @@ class Web:
     async def health(self, request: Request) -> Response:
         """200 while rows that came are learned from."""
         del request
-        waiting, silent = self._waiting(), time.time() - self.hub.learned
-        well = not (waiting and silent > SILENT)
+        behind, silent = waiting(self.hub, self.intake), time.time() - self.hub.last
+        well = not (behind and silent > SILENT)
         connected = self.intake is None or self.intake.connected
-        plain = {"ok": well, "rows": self.hub.about()["rows"], "connected": connected}
+        plain = {"ok": well, "rows": self.hub.rows, "connected": connected}
+        if self.intake is not None and self.intake.trouble:
+            plain["trouble"] = printable(self.intake.trouble)
         return JSONResponse(plain, 200 if well else 503)
 
-    def _waiting(self) -> int:
-        """Rows that came and have not been learned from."""
-        engine, intake = self.hub.engine, self.intake
-        if intake is None or engine is None:
-            return 0
-        return max(0, intake.journal.rows - (engine.rows - engine.before))
-
     async def latest(self, request: Request) -> Response:
-        """The last row."""
-        del request
-        return _json(self.hub.latest())
+        """The last row, ?key= of a stream."""
+        return _json(self.hub.latest(request.query_params.get("key", "")))
 
     async def alarms(self, request: Request) -> Response:
-        """Alarms, the latest first."""
-        del request
-        return _json(self.hub.listed())
+        """Alarms, the latest first; ?key= for those of a stream."""
+        return _json(self.hub.listed(request.query_params.get("key")))
+
+    async def streams(self, request: Request) -> Response:
+        """The streams by trouble, ?find=text&most=200."""
+        try:
+            most = max(0, int(request.query_params.get("most", LISTED)))
+        except ValueError:
+            return _sorry("expected a number for most", 400)
+        find = request.query_params.get("find", "")
+        return _json(await asyncio.to_thread(self.hub.streams, find, most))
 
     async def note(self, request: Request) -> Response:
         """Acknowledge an alarm."""
         try:
             said = await request.json()
-            sentence, note = said["sentence"], said.get("note", "")
+            sentence, note, key = said["sentence"], said.get("note", ""), said.get("key", "")
         except (ValueError, TypeError, KeyError, AttributeError):
             return _sorry("expected an object with sentence and note", 400)
-        if not isinstance(sentence, str) or not isinstance(note, str):
-            return _sorry("expected sentence and note to be text", 400)
-        if not self.hub.acknowledge(sentence, note):
+        if not all(isinstance(text, str) for text in (sentence, note, key)):
+            return _sorry("expected sentence, note and key to be text", 400)
+        if not self.hub.acknowledge((key, sentence), note):
             return _sorry("there is no such alarm", 404)
         return _json({"ok": True})
 
     async def forecast(self, request: Request) -> Response:
-        """The next rows, ?horizon=24&level=0.9."""
-        engine = self.hub.engine
-        if engine is None or not engine.rows:
+        """The next rows, ?horizon=24&level=0.9, of a stream with &key=."""
+        return await self._asked(request, "horizon", 24, (1, LONGEST))
+
+    async def smooth(self, request: Request) -> Response:
+        """The last rows given all that came after them, ?lag=24&level=0.9, with &key=."""
+        return await self._asked(request, "lag", None, (0, LONGEST))
+
+    async def _asked(
+        self, request: Request, name: str, usual: int | None, bounds: tuple[int, int]
+    ) -> Response:
+        """A question to the learner about so many rows."""
+        learned, given = self.hub.learned, request.query_params
+        if learned is None or not learned.rows:
             return _sorry("nothing is learned yet", 409)
+        key = given.get("key", "")
         try:
-            horizon = int(request.query_params.get("horizon", 24))
-            level = float(request.query_params.get("level", engine.plan.level))
+            count = int(given[name]) if name in given else usual
+            level = float(given.get("level", learned.plan.level))
         except ValueError:
-            return _sorry("expected numbers for horizon and level", 400)
-        if not 1 <= horizon <= LONGEST or not 0.0 < level < 1.0:
-            return _sorry(f"expected a horizon from 1 to {LONGEST} and a level below 1", 400)
-        plan = engine.plan
-        if plan.schema["inputs"]:
-            return _sorry("a forecast needs the inputs of the next rows: rmcvi forecast", 409)
-
-        def work() -> dict[str, Any]:
-            times = Schema.from_json(plan.schema).next_times(engine.clock, horizon)
-            known = [plan.inputs_at(np.zeros(0), t) for t in times] if plan.inputs else None
-            ahead = engine.live.forecast(horizon, known, level=level)
-            parts = {
-                "mean": [list(map(float, row)) for row in ahead.mean],
-                "low": [list(map(float, row)) for row in ahead.low],
-                "high": [list(map(float, row)) for row in ahead.high],
-            }
-            when = [moment(t, plan.calendar) for t in times]
-            return {"columns": plan.columns, "row": engine.rows, "time": when} | parts
-
-        return _json(await asyncio.to_thread(work))
+            return _sorry(f"expected numbers for {name} and level", 400)
+        if not (count is None or bounds[0] <= count <= bounds[1]) or not 0.0 < level < 1.0:
+            return _sorry(f"expected {name} from {bounds[0]} to {bounds[1]}, a level below 1", 400)
+        try:
+            if name == "lag":
+                work = partial(learned.smooth, key, count, level, self.hub.lines)
+            else:
+                work = partial(learned.forecast, key, count or 1, level)
+            return _json(await asyncio.to_thread(work))
+        except Unanswerable as error:
+            return _sorry(str(error), 409)
 
     async def rows(self, request: Request) -> Response:
         """Take rows: JSON, JSON lines or CSV with a header. Answered when they are on disk."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in TYPES or self.intake is None:
+        intake = self.intake
+        if kind not in TYPES or intake is None:
             return _sorry(f"expected a content type of {', '.join(TYPES)}", 415)
         body = bytearray()
         async for part in request.stream():
@@ -202,22 +231,34 @@ class Web:
             if len(body) > MOST_BYTES:
                 return _sorry(f"expected at most {MOST_BYTES} bytes", 413)
         try:
-            rows = rows_of(bytes(body), TYPES[kind], self.intake.arrival)
+            found = rows_of(bytes(body), TYPES[kind], intake.arrival)
         except Unreadable as error:
             return _sorry(str(error), 400)
-        await asyncio.to_thread(self.intake.journal.add, rows)
-        return JSONResponse({"rows": len(rows)}, 202)
+        rows, sentence = intake.let_in(found)
+        if not rows:
+            return _sorry(sentence, 422)
+        if seconds := intake.wait(len(rows)):
+            return _sorry("too many rows a second (--max-rate)", 429, retry_after=f"{seconds:.0f}")
+        try:
+            await asyncio.to_thread(intake.journal.add, rows)
+        except OSError as error:
+            return _sorry(f"the rows cannot be written: {error.strerror}", 507)
+        left = {"left_out": len(found) - len(rows), "error": sentence} if sentence else {}
+        return JSONResponse({"rows": len(rows)} | left, 202)
 
     async def events(self, request: Request) -> Response:
-        """What is known, then what comes, as server-sent events."""
+        """What is known, then what comes, as server-sent events; ?key= for one of many streams."""
+        key = request.query_params.get("key", "")
 
         async def told() -> AsyncIterator[str]:
-            queue = self.hub.listen()
+            queue, beat = self.hub.listen(key), Beat(self.hub)
             try:
-                yield f"event: all\ndata: {self.hub.snapshot()}\n\n"
+                yield f"event: all\ndata: {await asyncio.to_thread(self.hub.snapshot, key)}\n\n"
                 while not await request.is_disconnected():
+                    if beat.due():
+                        yield await asyncio.to_thread(beat.message)
                     try:
-                        message = await asyncio.wait_for(queue.get(), BEAT)
+                        message = await asyncio.wait_for(queue.get(), beat.patience)
                     except TimeoutError:
                         message = ": nothing new\n\n"
                     if not message:
@@ -232,53 +273,20 @@ class Web:
     async def metrics(self, request: Request) -> Response:
         """For Prometheus."""
         del request
-        from prometheus_client import CollectorRegistry, Gauge, generate_latest
-
-        hub, registry = self.hub, CollectorRegistry()
-        about = hub.about()
-        scores = about["scores"]
-        numbers = {
-            "rows": ("rows learned from", about["rows"]),
-            "rows_waiting": ("rows that came and are not learned from", self._waiting()),
-            "seconds_since_row": ("seconds since the last row", time.time() - hub.learned),
-            "alarms": ("different alarms so far", len(hub.alarms)),
-            "listeners": ("pages that are open", hub.listeners),
-            "rmse": ("error in standard deviations", scores.get("rmse")),
-            "persistence_rmse": ("the last value's error", scores.get("persistence_rmse")),
-            "coverage": ("share of values in their bands", scores.get("coverage")),
-            "connected": ("1 if the source is there", self.intake is None or self.intake.connected),
-            "refused": ("messages that held no rows", self.intake.refused if self.intake else 0),
-        }
-        for name, (text, value) in numbers.items():
-            if value is not None:
-                Gauge(f"rmcvi_{name}", text, registry=registry).set(float(value))
-        return PlainTextResponse(generate_latest(registry), media_type="text/plain; version=0.0.4")
+        text = await asyncio.to_thread(exposition, self.hub, self.intake)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, request: Request) -> Response:
         """What can be asked, for machines."""
         del request
-        paths = {
-            "/rows": {"post": "Take rows (JSON, JSON lines, CSV); 202 when they are on disk."},
-            "/events": {"get": "All that is known, then each row, as server-sent events."},
-            "/api/latest": {"get": "The last row with its prediction."},
-            "/api/forecast": {"get": "The next rows; horizon, level."},
-            "/api/alarms": {"get": "Alarms, the latest first."},
-            "/api/notes": {"post": "Acknowledge an alarm: sentence, note."},
-            "/healthz": {"get": "200 while rows that came are learned from."},
-            "/metrics": {"get": "Prometheus."},
-        }
-        told = {
-            path: {verb: {"summary": text, "responses": {"200": {"description": "as said"}}}}
-            for path, verbs in paths.items()
-            for verb, text in verbs.items()
-        }
-        about = {"title": "rmcvi serve", "version": "0.2"}
-        return JSONResponse({"openapi": "3.1.0", "info": about, "paths": told})
+        return JSONResponse(described())
 
 
 def _json(plain: Any) -> Response:
     return Response(to_json(plain), media_type="application/json")
 
 
-def _sorry(sentence: str, status: int) -> Response:
-    return JSONResponse({"error": sentence}, status)
+def _sorry(sentence: str, status: int, **headers: str) -> Response:
+    return JSONResponse(
+        {"error": sentence}, status, {k.replace("_", "-"): headers[k] for k in headers}
+    )

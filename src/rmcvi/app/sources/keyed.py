@@ -139,9 +139,15 @@ class KeyedStream(Stream):
         """Streams of which a record was read since this was last emptied."""
         self.recall: Callable[[str], Sequence[float | None] | None] = lambda key: None
         """What `kept` gave of a stream whose clock is not here."""
+        self._batch = Batch()
+        self._place: Named | None = None
 
     def batches(
-        self, after: Position | None, size: Callable[[], int], until: Position | None = None
+        self,
+        after: Position | None,
+        size: Callable[[], int],
+        until: Position | None = None,
+        follow: bool = False,
     ) -> Iterator[Batch]:
         """About `size()` rows at a time; the last one may be empty, and says where reading ended.
 
@@ -149,6 +155,7 @@ class KeyedStream(Stream):
             after: where reading goes on.
             size: rows of a batch, asked at each; those that fill a gap come beside.
             until: where it ends, of places that batches had.
+            follow: whether the source waits for more at its end, and asks `so_far` before.
         """
         end = None if until is None else (until.name, until.offset)
         if after is not None and end == (after.name, after.offset):
@@ -156,7 +163,7 @@ class KeyedStream(Stream):
             return
         parser, last = RowParser(self.schema), Batch(position=after)
         for part, offset, line in self.source.starts(self.schema, after):
-            if not suits(self.schema, part):
+            if follow or not suits(self.schema, part):
                 break
             stop = until.offset if until is not None and until.name == part.name else None
             for chunk in chunks(part, self.schema, offset, line, size, stop):
@@ -174,21 +181,26 @@ class KeyedStream(Stream):
         self, parser: RowParser, after: Position | None, size: Callable[[], int], end: Any
     ) -> Iterator[Batch]:
         """Record by record."""
-        batch, place, room = Batch(), None, size()
+        self._batch, self._place = Batch(position=after), None
         for name, record in self.source.records(self.schema, after):
-            self._take(parser, name, record, batch)
+            self._take(parser, name, record, self._batch)
             if record.reason == UNFINISHED:
                 continue  # left for a later run
             self._trace(record)
-            place = name, record
-            if len(batch) >= room:
-                batch.position = self._here(*place)
-                yield batch
-                batch, room = Batch(), size()
+            self._place = name, record
+            if len(self._batch) >= size():
+                yield self.so_far()
             if end == (name, record.end):
                 break
-        batch.position = after if place is None else self._here(*place)
-        yield batch
+        yield self.so_far()
+
+    def so_far(self) -> Batch:
+        """The rows that were read since the last batch, as a batch of their own."""
+        batch = self._batch
+        if self._place is not None:
+            batch.position = self._here(*self._place)
+        self._batch = Batch(position=batch.position)
+        return batch
 
     def _chunk(self, parser: RowParser, chunk: Chunk, begin: int) -> Batch:
         """Rows of a file at once, as far as they are plain; those before `begin` were read."""

@@ -1,0 +1,180 @@
+"""What `rmcvi serve` runs beside its page: one stream, or many by a key."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcvi.app.cli.learn import Output, Start, carry_on
+from rmcvi.app.cli.resume import kept_in
+from rmcvi.app.fleet.plan import FLEET, FleetPlan
+from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.run.directory import ESTIMATES, RUN, Directory, last_lines
+from rmcvi.app.run.engine import Engine
+from rmcvi.app.run.plan import Plan, make_plan
+from rmcvi.app.run.progress import Progress
+from rmcvi.app.run.speech import Refusal
+from rmcvi.app.run.stopper import Stopper
+from rmcvi.app.sources import Pace, Position, Stream, first_stream, read
+
+if TYPE_CHECKING:
+    from rmcvi.app.serve.hub import Hub
+    from rmcvi.app.serve.intake import Intake
+
+LEAST, HEAD = 3, 20_000
+"""Rows of the first stream that are waited for, unless so many rows have come."""
+NEW = "estimates-0-0.jsonl"
+"""What a new fleet of one shard writes."""
+PAST = 100_000
+"""Lines of all streams that are looked at for those that a page shows."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was said of a new run, for reading and for its plan."""
+
+    reading: dict[str, Any]
+    planning: dict[str, Any]
+    level: float
+    sensitivity: float
+
+    def read(self, place: str, pace: Pace) -> Stream:
+        """The source, once its first rows are there."""
+        return read(place, follow=True, pace=pace, **self.reading)
+
+    def plan(self, place: str, stream: Stream) -> Plan:
+        """For rows such as the first ones."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        options = self.planning | {"follow": True, "on_bad_row": self.reading["on_bad_row"]}
+        options |= {"limit": None, "checkpoint_every": 500, "sensitivity": self.sensitivity}
+        return make_plan(place, stream, "seasonal", self.level, 0, now, **options)
+
+
+def _check_source(out: Path, plan: Plan, place: str) -> None:
+    if Path(plan.place()).resolve() != Path(place).resolve():
+        raise Refusal(
+            f"{out}: learns from {plan.source}, expected the same source or another --out"
+        )
+
+
+class OneStream:
+    """A run as that of `rmcvi learn --follow`."""
+
+    def __init__(self, out: Path, place: str, pace: Pace):
+        self._out, self._place, self._pace = out, place, pace
+        if (out / FLEET).exists():
+            key = FleetPlan.read(out).key
+            raise Refusal(f"{out}: holds streams told apart by {key!r}, expected --key {key}")
+
+    @property
+    def estimates(self) -> Path:
+        """What is written."""
+        return self._out / ESTIMATES
+
+    def prepare(self, intake: "Intake | None", max_keys: int) -> None:
+        """All rows are let in."""
+        del intake, max_keys
+
+    def run(self, wanted: Wanted, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
+        """Until somebody asks to stop; returns the exit status."""
+        from rmcvi.app.serve.hub import HISTORY
+        from rmcvi.app.serve.learned import One
+
+        start = self._resumed() if (self._out / RUN).exists() else self._begun(wanted)
+        kept = {} if start.kept is None else start.kept.extra
+        length = kept.get("bytes", {}).get(ESTIMATES, 0)
+        past = last_lines(self._out / ESTIMATES, length, HISTORY) if length else []
+
+        def begun(engine: Engine) -> None:
+            hub.begin(One(engine), past)
+            engine.published = lambda text: hub.publish(None, text)
+
+        return carry_on(start, progress, stopper, Output(None, None, False, False, begun))
+
+    def _begun(self, wanted: Wanted) -> Start:
+        """A new run, once its first rows are there."""
+        stream = wanted.read(self._place, self._pace)
+        plan = wanted.plan(self._place, stream)
+        return Start(plan, Directory.create(self._out, plan, False), stream)
+
+    def _resumed(self) -> Start:
+        """The run that is there, if it learns from this source."""
+        room, plan = Directory.open(self._out)
+        _check_source(self._out, plan, self._place)
+        plan = plan.trusted(None)
+        room.lock()
+        kept = kept_in(room)
+        extra = {} if kept is None else kept.extra
+        after = Position.from_json(extra["source"]) if extra.get("source") else None
+        return Start(plan, room, plan.stream(after, self._pace), kept)
+
+
+class ManyStreams:
+    """A fleet of one shard, in this process."""
+
+    def __init__(self, out: Path, place: str, pace: Pace, key: str):
+        self._out, self._place, self._pace, self._key = out, place, pace, key
+        self._shard: Shard | None = None
+        if (out / RUN).exists():
+            raise Refusal(f"{out}: holds a run of one stream, expected another --out or no --key")
+
+    @property
+    def estimates(self) -> Path:
+        """What is written."""
+        old = (self._out / FLEET).exists()
+        return self._out / (FleetPlan.read(self._out).output("estimates", 0) if old else NEW)
+
+    def prepare(self, intake: "Intake | None", max_keys: int) -> None:
+        """Go on with the fleet that is there; only so many keys are let in."""
+        from rmcvi.app.serve.intake import Keys, keys_in
+
+        known, offset = set[str](), 0
+        if (self._out / FLEET).exists():
+            fleet = FleetPlan.read(self._out)
+            _check_source(self._out, fleet.plan, self._place)
+            if (fleet.key, fleet.shards) != (self._key, 1):
+                what = f"holds streams told apart by {fleet.key!r} in {fleet.shards} shards"
+                raise Refusal(f"{self._out}: {what}, expected {self._key!r} in one")
+            self._shard = Shard(self._out, 0, pace=self._pace)
+            known = set(self._shard.streams.keys)
+            offset = self._shard.position.offset if self._shard.position else 0
+        if intake is not None:
+            known |= keys_in(intake.journal.path, self._key, offset)
+            intake.keys = Keys(self._key, max_keys, known)
+
+    def run(self, wanted: Wanted, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
+        """Until somebody asks to stop; returns the exit status."""
+        from rmcvi.app.serve.learned import Many
+
+        shard = self._shard or self._begun(wanted, progress)
+        path = self.estimates
+        hub.begin(Many(shard), last_lines(path, path.stat().st_size, PAST))
+        shard.published = hub.publish
+        try:
+            with stopper:
+                for _ in shard.run():
+                    pass
+        finally:
+            shard.close()
+        progress.say([f"Stopped; `rmcvi fleet inspect {self._out}` says how it stands."])
+        return stopper.status
+
+    def _begun(self, wanted: Wanted, progress: Progress) -> Shard:
+        """A new fleet, once the first stream is known."""
+        plan = wanted.plan(self._place, self._first(wanted))
+        own = f"Left out, for it holds text: {self._key}."  # it is what tells the streams apart
+        plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
+        FleetPlan(plan, self._key, 1).write(self._out)
+        progress.say([*plan.assumed, f"Streams: by {self._key!r}."])
+        return Shard(self._out, 0, pace=self._pace)
+
+    def _first(self, wanted: Wanted) -> Stream:
+        """The first stream, when it has some rows."""
+        while True:
+            first = first_stream(wanted.read(self._place, self._pace), self._key)
+            with open(self._place, "rb") as file:
+                many = sum(1 for _ in islice(file, HEAD)) == HEAD
+            if many or self._pace.stop() or len(first.head(LEAST)) >= LEAST:
+                return first
+            self._pace.sleep(self._pace.poll)

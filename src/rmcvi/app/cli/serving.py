@@ -123,7 +123,7 @@ class ManyStreams:
     def estimates(self) -> Path:
         """What is written."""
         old = (self._out / FLEET).exists()
-        return self._out / (FleetPlan.read(self._out).output("estimates", 0) if old else NEW)
+        return self._out / (FleetPlan.read(self._out).estimates(0) if old else NEW)
 
     def prepare(self, intake: "Intake | None", max_keys: int) -> None:
         """Go on with the fleet that is there; only so many keys are let in."""

@@ -137,6 +137,7 @@ class ManyStreams:
                 what = f"holds streams told apart by {fleet.key!r} in {fleet.shards} shards"
                 raise Refusal(f"{self._out}: {what}, expected {self._key!r} in one")
             self._shard = Shard(self._out, 0, pace=self._pace)
+            self._shard.residents.wake_all()  # the page ranks them
             known = set(self._shard.streams.keys)
             offset = self._shard.position.offset if self._shard.position else 0
         if intake is not None:

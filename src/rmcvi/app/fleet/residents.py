@@ -5,10 +5,14 @@ comes: the same bits, so that nothing told of it depends on where it was.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.sources import KeyedStream
 from rmcvi.scale import Streams
+
+TOGETHER = 1024
+"""Streams that are read together."""
 
 
 class Residents:
@@ -51,6 +55,12 @@ class Residents:
             for key in wanted:
                 self._recent.pop(key, None)
             self._recent.update(wanted)
+
+    def wake_all(self) -> None:
+        """Every stream, as far as there is a place for it."""
+        keys = list(islice(self._store, self._limit))
+        for begin in range(0, len(keys), TOGETHER):
+            self.wake(keys[begin : begin + TOGETHER])
 
     def idle(self) -> list[str]:
         """Those to be dropped now: the longest without a row."""

@@ -22,6 +22,7 @@ from rmcvi.app.cli.options import (
     Quiet,
     Seasons,
     Seed,
+    Sensitivity,
     Times,
     a_level,
     a_sensitivity,
@@ -93,13 +94,7 @@ def learn(
         typer.Option(metavar="VALUES", help="What means a missing value, such as -999,broken."),
     ] = None,
     on_bad_row: OnBadRow = "error",
-    sensitivity: Annotated[
-        float,
-        typer.Option(
-            metavar="NUMBER",
-            help="False alarms per column in 10 000 rows that you put up with; 0.1 for fewer.",
-        ),
-    ] = SENSITIVITY,
+    sensitivity: Sensitivity = SENSITIVITY,
     checkpoint_every: Annotated[int, typer.Option(help="Rows between checkpoints.", min=1)] = 500,
     limit: Annotated[int | None, typer.Option(help="Stop after this many rows.", min=1)] = None,
     force: Annotated[bool, typer.Option(help="Replace the run that is there.")] = False,

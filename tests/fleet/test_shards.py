@@ -20,7 +20,16 @@ from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import DataError, keyed, read
-from tests.fleet._fleets import KEYS, MODEL, begin, finish, leave_often, make_source, output
+from tests.fleet._fleets import (
+    KEYS,
+    MODEL,
+    STANDARD,
+    begin,
+    finish,
+    leave_often,
+    make_source,
+    output,
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +52,46 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_stream_is_a_run_of_its_own(folder: Path) -> None:
-    """The rows of a key alone, through `Live`: gaps filled and scored as there."""
-    lines = [json.loads(line) for line in output(folder / "whole")]
+    """The rows of a key alone, through `Live`: gaps filled, scored and alarms told as there."""
+    sentences = same_as_alone(folder, folder / "whole", "make", ["pump 0", "pump 1", "pump 2"])
+    for words in ("flow: no value since row 31; it seems dead.", "heat: stuck at -12.7625 since"):
+        assert any(text.startswith(words) for text in sentences)
+    same_as_alone(folder, folder / "whole", "make", [f"pump {KEYS - 1}"])
+
+
+def same_as_alone(folder: Path, out: Path, make: str, keys: list[str]) -> set[str]:
+    """Compare some streams with `Live`; returns the sentences of their alarms."""
+    lines = [json.loads(line) for line in output(out)]
     assert len({line["key"] for line in lines}) == KEYS
     header, *rows = (folder / "plant.csv").read_text().splitlines()
-    cheap = importlib.import_module("cheap_fleet")
-    for key in ("pump 0", f"pump {KEYS - 1}"):
+    cheap, sentences = importlib.import_module("cheap_fleet"), set()
+    for key in keys:
         path = folder / "alone.csv"
         path.write_text("\n".join([header, *(r for r in rows if f",{key}," in r)]) + "\n")
         alone = list(read(path, columns=["flow", "heat"]))
-        live = Live(["flow", "heat"], learner=cheap.make(2, 0))
+        live = Live(["flow", "heat"], learner=getattr(cheap, make)(2, 0))
         found = live.learn_many(np.array([row.y for row in alone]), dt=[r.dt for r in alone])
         mine = [line for line in lines if line["key"] == key]
         assert [line["row"] for line in mine] == list(range(1, len(alone) + 1))
-        told = np.array([[line["flow.mean"], line["heat.high"]] for line in mine], float)
-        expected = np.stack([found.mean[:, 0], found.high[:, 1]], 1)
+        told = np.array([[v["flow.mean"], v["heat.high"], v["log_score"]] for v in mine], float)
+        expected = np.stack([found.mean[:, 0], found.high[:, 1], found.log_score], 1)
         np.testing.assert_allclose(told, expected, rtol=1e-8)
+        assert [tuple(line["alarms"]) for line in mine] == found.alarms
+        sentences |= {sentence for alarms in found.alarms for sentence in alarms}
+    return sentences
+
+
+@pytest.mark.usefixtures("small")
+def test_columns_may_be_standardised(folder: Path, tmp_path: Path) -> None:
+    """Each stream by units of its own, which are written and read with it."""
+    out = tmp_path / "run"
+    begin(folder / "plant.csv", out, 1, model=STANDARD)
+    leave_often(out, 0, 5, drop=0.5, model=STANDARD)
+    keys = ["pump 0", "pump 2", f"pump {KEYS - 1}"]
+    assert same_as_alone(folder, out, "standard", keys)
+    ahead = OpenedFleet(out, STANDARD).stream("pump 0").forecast([None] * 2, 0.9)
+    assert ahead.shape == (2, 2, 3) and np.isfinite(ahead).all()
+    assert abs(ahead[0, 0, 0]) > 50.0  # in the units of the data: it had jumped by a hundred
 
 
 def test_blocks_and_records_are_read_alike(
@@ -223,6 +256,8 @@ def test_questions_are_answered(folder: Path) -> None:
     opened = OpenedFleet(folder / "whole", MODEL)
     ranked = opened.ranked()
     assert len(ranked) == KEYS and {"key", "failure", "coverage"} <= ranked[0].keys()
+    assert {row["key"] for row in ranked if row["columns"] < 2} == {"pump 3"}
+    assert opened.sentences()[-1].endswith("in some of the columns: 1.")
     stream = opened.stream("pump 0")
     assert stream.forecast([None] * 3, 0.9).shape == (3, 2, 3)
     with pytest.raises(Refusal, match=r"did you mean 'pump 0'"):

@@ -12,7 +12,8 @@ from tests.fleet._fleets import make_source
     ("words", "told"),
     [
         (["--key", "senso"], "key: got 'senso', expected one of 'time', 'sensor', 'flow', 'heat'"),
-        (["--key", "sensor", "--model", "linear-gaussian"], "needs standardised columns"),
+        (["--key", "sensor", "--format", "csv"], "expected one of 'jsonl', 'parquet'"),
+        (["--key", "sensor", "--sensitivity", "0"], "expected a positive number"),
         (["--key", "sensor", "--on-bad-row", "skp"], "did you mean 'skip'?"),
         ([], "Missing option '--key'"),
     ],

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcvi.core.remarks import PAUSE
+from rmcvi.learners.judged import Counted, Judged, Now
 from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
 from rmcvi.monitors.anomaly import ROWS
 from rmcvi.monitors.health import Alarm
@@ -52,19 +53,6 @@ class Verdicts(NamedTuple):
     anomaly: np.ndarray
     age: np.ndarray
     """Rows since that began."""
-
-
-class _Counted(NamedTuple):
-    """After each row, (rows, columns) or (rows,)."""
-
-    since: np.ndarray
-    """The row of the last change."""
-    missing: np.ndarray
-    """Rows without a value up to this one."""
-    longest: np.ndarray
-    """The longest gap that ended."""
-    repeats: np.ndarray
-    """Rows in which all columns that live were seen and none had changed."""
 
 
 def _carried(values: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -129,21 +117,29 @@ class Episodes:
         limit = np.maximum(DEAD, LONGER * counted.longest)
         dead = (counted.missing >= limit) & ~np.isnan(last)
         kind = np.where(verdicts.anomaly > self.limit, verdicts.kind, 0)
-        loud = (flags != 0) | kind.any(1) | dead.any(1)
+        about = (kind, verdicts.anomaly, verdicts.age, dead, y, *band)
+        judged = Judged(*about, flags=flags, counted=counted)
         told: list[tuple[str, ...]] = [()] * len(y)
         begin = self.row + 1
-        for t, is_loud in enumerate(loud.tolist()):
+        for t, is_loud in enumerate(judged.loud.tolist()):
             if is_loud or self.open:
-                self._go_to(begin + t, counted, t)
-                parts = (kind[t], verdicts.anomaly[t], verdicts.age[t], dead[t], y[t])
-                parts = (*parts, *(part[t] for part in band))
-                now = [_Now(*v) for v in zip(*(part.tolist() for part in parts), strict=True)]
-                told[t] = self._alarms(now, Alarm(int(flags[t])))
+                told[t] = self.tell(begin + t, judged, t)
         if len(y):
             self._go_to(begin + len(y) - 1, counted, -1)
         return told
 
-    def _count(self, y: np.ndarray, last: np.ndarray) -> "_Counted":
+    def tell(self, row: int, judged: Judged, t: int) -> tuple[str, ...]:
+        """The sentences of row number `row`, the t-th of those judged; needed if it is loud, or
+        something is `open`.
+        """
+        self._go_to(row, judged.counted, t)
+        return self._alarms(judged.at(t), Alarm(int(judged.flags[t])))
+
+    def is_over(self, row: int) -> bool:
+        """Whether at a row nothing goes on, nor would go on if it came again."""
+        return not self.open and all(row - e.ended > PAUSE for e in self._over.values())
+
+    def _count(self, y: np.ndarray, last: np.ndarray) -> Counted:
         """What is counted of each row, were it the last one."""
         rows = np.arange(1.0, len(y) + 1.0)[:, None]
         seen = np.isfinite(y)
@@ -156,14 +152,14 @@ class Episodes:
         whole = (seen | (missing >= DEAD)).all(1)
         same = np.cumsum(whole & ~moved)
         repeats = same - _carried(np.where(moved, same, -np.inf), np.array(-self._repeats))
-        return _Counted(since, missing, longest, repeats)
+        return Counted(since, missing, longest, repeats)
 
-    def _go_to(self, row: int, counted: "_Counted", t: int) -> None:
+    def _go_to(self, row: int, counted: Counted, t: int) -> None:
         self.row, self._repeats = row, int(counted.repeats[t])
         self._since, self._missing = counted.since[t], counted.missing[t]
         self._longest = counted.longest[t]
 
-    def _alarms(self, now: list["_Now"], flags: Alarm) -> tuple[str, ...]:
+    def _alarms(self, now: list[Now], flags: Alarm) -> tuple[str, ...]:
         """The sentences of the present row."""
         rest = flags & ~(Alarm.SENSOR | Alarm.UNSOUND | Alarm.LOST)
         self._over = {i: e for i, e in self._over.items() if self.row - e.ended <= PAUSE}
@@ -193,7 +189,7 @@ class Episodes:
         elif now is not None and (now.kind == "dead" or start > now.since):
             del self.open[ALL]
 
-    def _column(self, i: int, value: "_Now") -> None:
+    def _column(self, i: int, value: Now) -> None:
         """Open, change or end the alarm of one column."""
         now, whole = self.open.get(i), self.open.get(ALL)
         wanted = "dead" if value.dead else "stuck" if value.kind == STUCK else None
@@ -213,7 +209,7 @@ class Episodes:
         elif np.isfinite(value.y):
             self._go_on(i, now, value)
 
-    def _lasting(self, i: int, wanted: str, value: "_Now") -> Episode:
+    def _lasting(self, i: int, wanted: str, value: Now) -> Episode:
         name = self.columns[i]
         if wanted == "dead":
             since = int(self.row - self._missing[i] + 1)
@@ -222,7 +218,7 @@ class Episodes:
         words = f"{name}: stuck{place} since row {since}."
         return Episode(wanted, since, words, sure=_sure(value.anomaly))
 
-    def _begun(self, name: str, value: "_Now") -> Episode:
+    def _begun(self, name: str, value: Now) -> Episode:
         """An alarm of a column that is neither stuck nor dead."""
         sure = _sure(value.anomaly)
         if value.kind == OUTLYING:
@@ -232,7 +228,7 @@ class Episodes:
         kind, words = WORDS[value.kind]
         return Episode(kind, since, f"{name}: {words.format(since)}.", sure=sure)
 
-    def _go_on(self, i: int, now: Episode, value: "_Now") -> None:
+    def _go_on(self, i: int, now: Episode, value: Now) -> None:
         """A jump may be a new level; any alarm ends once values keep to their band."""
         inside = value.low <= value.y <= value.high
         now.calm = now.calm + 1 if inside and value.kind == 0 else 0
@@ -257,20 +253,6 @@ class Episodes:
             now.calm += 1
             if now.calm >= CALM:
                 del self.open[LEARNER]
-
-
-class _Now(NamedTuple):
-    """One column of the present row."""
-
-    kind: int
-    """What its alarm would be, 0 for none."""
-    anomaly: float
-    age: float
-    dead: bool
-    y: float
-    mean: float
-    low: float
-    high: float
 
 
 FAR_OUT = "far outside its band"

@@ -18,119 +18,15 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.lanes import rarely
-from rmcvi.learners.chunk import BLOCKS, Fixed, Watch, learn_row, raw_leaves
+from rmcvi.learners.chunk import Fixed, Watch, learn_row, raw_leaves
 from rmcvi.learners.soundness import strict_leaves
 from rmcvi.monitors.health import Alarm
+from rmcvi.scale.results import Results, RowUnits, Tally
 
 STEPS = 16
 """Rows of a stream at a call: its state is read and written once for them."""
 CACHE, LEAST, MOST = 1 << 22, 4, 64
 """Bytes of states that stay close to a core, and bounds of the lanes of a block."""
-UNUSUAL = 0.5
-"""Anomaly above which a row has an alarm at the usual sensitivity."""
-
-
-class Tally(eqx.Module):
-    """How a stream has fared so far; sums over its rows, one entry per column where it says dy."""
-
-    rows: Int[Array, ""]
-    last: Float[Array, "dy"]
-    """The last value; NaN before the first."""
-    scored: Float[Array, "dy"]
-    """Values that were predicted and are not the first of their column."""
-    error: Float[Array, "dy"]
-    """Their squared errors."""
-    repeat: Float[Array, "dy"]
-    """Those of the last value."""
-    inside: Float[Array, "dy"]
-    """How many of them lie in their interval."""
-    log_score: Float[Array, ""]
-    alarms: Int[Array, ""]
-    """Rows with an alarm."""
-    failing: Float[Array, "dy"]
-    """Evidence at the last row that a sensor has failed."""
-    drifts: Int[Array, ""]
-    recoveries: Int[Array, ""]
-
-    @classmethod
-    def fresh(cls, dim: int) -> "Tally":
-        """No rows."""
-        zero, none = jnp.zeros(dim), jnp.zeros((), int)
-        nothing = jnp.full(dim, jnp.nan, float)
-        total = jnp.zeros(())
-        return cls(none, nothing, zero, zero, zero, zero, total, none, zero, none, none)
-
-    def add(self, y: Float[Array, "dy"], results: "Results") -> "Tally":
-        """One row more."""
-        scored = ~jnp.isnan(y) & ~jnp.isnan(results.mean) & ~jnp.isnan(self.last)
-        inside = (y >= results.low) & (y <= results.high)
-        drifted = (results.alarms & int(Alarm.DRIFT)) != 0
-
-        def total(old: Array, new: Array) -> Array:
-            return old + jnp.where(scored, new, 0.0)
-
-        return Tally(
-            rows=self.rows + 1,
-            last=jnp.where(jnp.isnan(y), self.last, y),
-            scored=self.scored + scored,
-            error=total(self.error, (y - results.mean) ** 2),
-            repeat=total(self.repeat, (y - self.last) ** 2),
-            inside=self.inside + (scored & inside),
-            log_score=self.log_score + jnp.nan_to_num(results.log_score),
-            alarms=self.alarms + ((results.alarms != 0) | jnp.any(results.anomaly > UNUSUAL)),
-            failing=results.failure,
-            drifts=self.drifts + drifted,
-            recoveries=results.recoveries,
-        )
-
-
-class Results(eqx.Module):
-    """What is told of rows, (..., dy) or (...,); NaN where there is nothing."""
-
-    mean: Any
-    low: Any
-    high: Any
-    filled: Any
-    failure: Any
-    anomaly: Any
-    kind: Any
-    """What the anomaly rests on, as in `monitors`."""
-    age: Any
-    log_score: Any
-    alarms: Any
-    """Flags of `Alarm`."""
-    recoveries: Any
-
-    @classmethod
-    def of(cls, numbers: Any, dim: int) -> "Results":
-        """From numbers side by side: those of the columns, then score, alarms, recoveries."""
-        columns = [numbers[..., dim * i : dim * (i + 1)] for i in range(BLOCKS)]
-        flags = [numbers[..., i].astype(int) for i in (-2, -1)]
-        return cls(*[*columns, numbers[..., -3], *flags])
-
-    @classmethod
-    def learned(cls, row: Float[Array, "n"], dim: int) -> "Results":
-        """From those of `learn_row`, without what is said of states."""
-        return cls.of(jnp.concatenate([row[: BLOCKS * dim], row[-5:-4], row[-2:]]), dim)
-
-    @property
-    def numbers(self) -> Float[Array, "n"]:
-        """Side by side, as `of` takes them."""
-        columns = (self.mean, self.low, self.high, self.filled)
-        columns += (self.failure, self.anomaly, self.kind.astype(float), self.age)
-        rest = jnp.stack([v.astype(float) for v in (self.log_score, self.alarms, self.recoveries)])
-        return jnp.concatenate([*columns, rest])
-
-    def known(self, last: Any, y: Any) -> "Results":
-        """Without what is said of columns that never had a value, or filled where there is one."""
-        new = jnp.isnan(last)
-        mean, low, high, filled = (
-            jnp.where(new, jnp.nan, v) for v in (self.mean, self.low, self.high, self.filled)
-        )
-        score = jnp.where(jnp.all(new | jnp.isnan(y)), jnp.nan, self.log_score)
-        filled = jnp.where(jnp.isnan(y), filled, jnp.nan)
-        judged = (self.failure, self.anomaly, self.kind, self.age)
-        return Results(mean, low, high, filled, *judged, score, self.alarms, self.recoveries)
 
 
 class Layout(NamedTuple):
@@ -141,6 +37,8 @@ class Layout(NamedTuple):
     """Arrays of the learner's state; those of the monitors follow, then those of the scores."""
     tally: Any
     shapes: tuple[tuple[tuple[int, ...], str], ...]
+    limit: float
+    """Anomaly above which a row has an alarm."""
 
     def open(self, leaves: Sequence[Array]) -> tuple[PyTree, Watch, Tally]:
         """The arrays of a stream as what they are."""
@@ -177,18 +75,26 @@ class Layout(NamedTuple):
 class Block:
     """The compiled program of a learner for `lanes` streams."""
 
-    def __init__(self, learner: AbstractLearner, seed: int = 0, *, compiled: bool = True):
-        """A stream begins as `Live` with this seed; not `compiled`, it can only be looked at."""
-        if learner.streams or learner.units != "raw":
-            got = "many streams" if learner.streams else "standardised columns"
-            raise ValueError(f"learner: got one for {got}, expected one for raw columns")
+    def __init__(
+        self,
+        learner: AbstractLearner,
+        seed: int = 0,
+        sensitivity: float = 1.0,
+        *,
+        compiled: bool = True,
+    ):
+        """A stream begins as `Live` with these; not `compiled`, it can only be looked at."""
+        if learner.streams:
+            raise ValueError("learner: got one for many streams, expected one for a single stream")
         self.learner, dim = learner, learner.dim_obs
         state, tally = learner.init(jax.random.key(seed)), Tally.fresh(dim)
         fixed, self._arrays, leaves = Fixed.of(learner, state, Watch.fresh(dim))
         whole = (*leaves, *jax.tree.leaves(tally))
         shapes = tuple((v.shape, str(v.dtype)) for v in whole)
         size = len(jax.tree.leaves(state))
-        self._layout = Layout(fixed, size, jax.tree.structure(tally), shapes)
+        self._layout = Layout(
+            fixed, size, jax.tree.structure(tally), shapes, 1.0 / (1.0 + sensitivity)
+        )
         self.fresh = np.asarray(self._layout.pack([v[None] for v in whole]))[0]
         """A stream of which nothing was seen."""
         fitting = max(CACHE // self.fresh.nbytes, 1)
@@ -196,12 +102,18 @@ class Block:
         self._strict = np.zeros(len(leaves), bool)
         if not compiled:
             return
-        nothing = np.full((1, self.lanes, dim + learner.dim_input + 1), np.nan)
-        nothing[..., dim:] = 1.0
+        nothing = np.full((1, self.lanes, self.width), np.nan)
+        nothing[..., self.width - learner.dim_input - 1 :] = 1.0
         streams = np.tile(self.fresh, (self.lanes, 1))
         after, *_ = self.advance(streams, nothing, np.ones(self.lanes, int))
         sound = strict_leaves(self._layout.unpack(jnp.asarray(after)))[: len(leaves)]
         self._strict = np.array(strict_leaves(leaves)) & np.array(sound)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row that `advance` takes."""
+        values = 1 if self.learner.units == "raw" else 4
+        return values * self.learner.dim_obs + self.learner.dim_input + 1
 
     def advance(
         self, streams: np.ndarray, rows: np.ndarray, counts: np.ndarray
@@ -212,7 +124,8 @@ class Block:
 
         Args:
             streams: (lanes, words).
-            rows: (at most `STEPS`, lanes, dy + du + 1): values, inputs, length of the step.
+            rows: (at most `STEPS`, lanes, `width`): values, the fields of `RowUnits` if columns are
+                standardised, inputs, length of the step.
             counts: (lanes,), how many rows each stream has.
         """
         given = np.zeros((STEPS, *rows.shape[1:]))
@@ -248,7 +161,7 @@ def _advance(
     counts: Int[Array, "lanes"],
     strict: Bool[Array, "leaves"],
 ) -> tuple[Array, Array, Array]:
-    learner, d = layout.fixed.learner(arrays), layout.fixed.learner(arrays).dim_obs
+    learner = layout.fixed.learner(arrays)
 
     def goes_on(loop: Any) -> Bool[Array, ""]:
         i, lost, *_ = loop
@@ -262,7 +175,7 @@ def _advance(
         lost = lost | (active & ((alarms & int(Alarm.LOST)) != 0))
         return i + 1, lost, done + active, leaves, out.at[i].set(told)
 
-    out = jnp.zeros((*rows.shape[:2], BLOCKS * d + 3))
+    out = jnp.zeros((*rows.shape[:2], Results.width(learner.dim_obs)))
     nothing = jnp.zeros((), jnp.int32), jnp.zeros(len(streams), bool), jnp.zeros_like(counts)
     begin = (*nothing, layout.unpack(streams), out)
     _, lost, done, leaves, out = jax.lax.while_loop(goes_on, body, begin)
@@ -284,12 +197,16 @@ def _row(
 ) -> tuple[list[Array], Float[Array, "m"], Int[Array, ""]]:
     """One row of one stream, its numbers and alarms; a stream that is not active stays as it is."""
     d, number = learner.dim_obs, len(layout.fixed.kinds)
-    tally, y = layout.open(leaves)[2], row[:d]
-    given = jnp.concatenate([y, tally.last, y - tally.last, jnp.ones(d), row[d:]])
+    tally, y, rest = layout.open(leaves)[2], row[:d], row[d:]
+    units = RowUnits(y, jnp.zeros(d), jnp.ones(d))
+    if learner.units != "raw":
+        units, rest = RowUnits(*rest[: 3 * d].reshape(3, d)), rest[3 * d :]
+    last = (tally.last - units.mean) / units.scale
+    given = jnp.concatenate([units.z, last, y - tally.last, units.scale, rest])
     before = tuple(leaves[:number])
     after, told, alarms, learned = learn_row(layout.fixed, learner, before, given, strict)
-    results = Results.learned(told, d).known(tally.last, y)
-    new = [*after, *jax.tree.leaves(tally.add(y, results))]
+    results = Results.learned(told, d, tally.count(y)).known(tally.last, y, units)
+    new = [*after, *jax.tree.leaves(tally.add(y, results, layout.limit))]
     keep = [active & learned] * layout.state + [active] * (len(new) - layout.state)
     leaves = [jnp.where(k, a, b) for k, a, b in zip(keep, new, leaves, strict=True)]
     return leaves, results.numbers, alarms

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from rmcvi.contract import AbstractLearner, Band
 from rmcvi.core.checks import check_int
-from rmcvi.learners.chunk import BLOCKS
-from rmcvi.scale.block import STEPS, Block, Results, Tally
+from rmcvi.scale.block import STEPS, Block
+from rmcvi.scale.results import Results, Tally
+from rmcvi.scale.units import StreamUnits
 
 PAGE = 256
 """Streams whose states lie side by side: a table grows without being copied, and a page is not
@@ -30,9 +32,11 @@ all lanes of a block wait for one that has more to do, as in a warm-up."""
 class Streams:
     """A learner for each key; a key that is new starts with nothing learned."""
 
-    def __init__(self, learner: AbstractLearner, seed: int = 0):
-        """Every stream is as a `Live` of its own with this learner and seed."""
-        self.learner, self.block = learner, Block(learner, seed)
+    def __init__(self, learner: AbstractLearner, seed: int = 0, sensitivity: float = 1.0):
+        """Every stream is as a `Live` of its own with these, and without `remedy`."""
+        self.learner, self.block = learner, Block(learner, seed, sensitivity)
+        self.units = None if learner.units == "raw" else StreamUnits(learner.dim_obs)
+        """Those of the streams, if columns are standardised."""
         self._places: dict[str, int] = {}
         self._free: list[int] = []
         self._pages: list[np.ndarray] = []
@@ -84,6 +88,9 @@ class Streams:
         failing = int(self._failing[places].sum())
         self._rows[places], self._failing[places] = 0, False
         self._free += places
+        if self.units is not None:
+            for key in keys:
+                self.units.forget(key)
         return failing
 
     def state(self, at: int) -> np.ndarray:
@@ -111,13 +118,16 @@ class Streams:
         steps = np.ones(n) if dt is None else np.asarray(dt, float)
         values = np.where(np.isfinite(values), values, np.nan)
         which = np.fromiter(map(self.place, keys), int, n)
-        return self.learn_places(which, np.concatenate([values, inputs, steps[:, None]], 1))
+        parts = [values, inputs, steps[:, None]]
+        if self.units is not None:
+            parts.insert(1, self.units.rows(keys, values))
+        return self._learn(which, np.concatenate(parts, 1))
 
-    def learn_places(self, which: np.ndarray, rows: np.ndarray) -> Results:
+    def _learn(self, which: np.ndarray, rows: np.ndarray) -> Results:
         """As `learn`, for streams by their numbers and rows with all that a block takes."""
         order = np.argsort(which, kind="stable")
         streams, first, counts = np.unique(which[order], return_index=True, return_counts=True)
-        told = np.empty((len(rows), BLOCKS * self.learner.dim_obs + 3))
+        told = np.empty((len(rows), Results.width(self.learner.dim_obs)))
         ages = np.minimum(self._rows[streams], AGES)
         together = np.lexsort((-counts, ages))
         for begin in range(0, len(together), self.block.lanes):
@@ -170,7 +180,13 @@ class Streams:
     ) -> Band:
         """The next rows of a stream with their central intervals."""
         state, _ = self.open(key)
-        return self.learner.forecast(state, check_int("horizon", horizon), u, dt, level=level)
+        steps = check_int("horizon", horizon)
+        band = self.learner.forecast(state, steps, u, dt, level=level)
+        if self.units is None:
+            return band
+        scaling = self.units.scaling(key)
+        parts = (band.mean, band.low, band.high)
+        return Band(*(jnp.asarray(scaling.inverse_ahead(part)) for part in parts))
 
     def numbers(self, keys: Sequence[str]) -> list[int]:
         """The numbers, from 1, of the last rows of streams: those of a batch just learned."""

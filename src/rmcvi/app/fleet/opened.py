@@ -1,5 +1,6 @@
 """A fleet as it stands, for questions: streams from the newest checkpoints of all shards."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from jaxtyping import PyTree
 
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.resharding import added
+from rmcvi.app.fleet.residents import UNITS
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Store
 from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import Counts
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import nearest
+from rmcvi.learners.units import Scaling
 from rmcvi.scale import Block, Tally
 
 TOGETHER = 1024
@@ -32,6 +35,8 @@ class OpenedStream:
     state: PyTree
     rows: int
     last_time: float | None
+    scaling: Scaling | None
+    """Its units, if its columns are standardised."""
 
     def forecast(self, times: list[float | None], level: float) -> np.ndarray:
         """Mean, low and high of the next rows, (rows, columns, 3)."""
@@ -39,7 +44,10 @@ class OpenedStream:
         known = np.array([plan.inputs_at(np.zeros(0), time) for time in times])
         u = known if plan.inputs else None
         band = self.learner.forecast(self.state, len(times), u, level=level)
-        return np.stack([band.mean, band.low, band.high], 2)
+        parts = [np.asarray(part) for part in (band.mean, band.low, band.high)]
+        if self.scaling is not None:
+            parts = [self.scaling.inverse_ahead(part) for part in parts]
+        return np.stack(parts, 2)
 
 
 class OpenedFleet:
@@ -70,7 +78,10 @@ class OpenedFleet:
             raise Refusal(f"--key: got {key!r}, expected one of {len(self)} streams{hint}")
         kept = store.get(key)
         state, _, tally = self._block.open(kept.state)
-        return OpenedStream(self.fleet, self.learner, state, int(tally.rows), kept.clock[0])
+        units = (json.loads(kept.note) if kept.note else {}).get(UNITS)
+        scaling = None if units is None else Scaling.from_json(units)
+        about = int(tally.rows), kept.clock[0], scaling
+        return OpenedStream(self.fleet, self.learner, state, *about)
 
     def __len__(self) -> int:
         return sum(map(len, self._stores))
@@ -106,10 +117,15 @@ class OpenedFleet:
 
     def sentences(self) -> list[str]:
         """The same for people."""
-        plan, failing = self.fleet.plan, sum(row["failure"] > 0.5 for row in self.ranked())
+        plan, ranked = self.fleet.plan, self.ranked()
+        failing = sum(row["failure"] > 0.5 for row in ranked)
+        partial = sum(row["columns"] < len(plan.columns) for row in ranked)
         what = f"{self.directory}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
         size = f"{self.rows} rows of {len(self)} streams, shards: {self.fleet.shards}"
-        return [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
+        told = [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
+        if partial:
+            told.append(f"Streams that never had a value in some of the columns: {partial}.")
+        return told
 
 
 def ranked(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
@@ -128,6 +144,7 @@ def _fared(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
         {
             "key": key,
             "rows": int(tally.rows[i]),
+            "columns": int((~np.isnan(tally.last[i])).sum()),
             "failure": round(float(tally.failing[i].max()), 3),
             "drifts": int(tally.drifts[i]),
             "alarm_rows": int(tally.alarms[i]),

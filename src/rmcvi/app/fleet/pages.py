@@ -22,6 +22,7 @@ LISTED = 1000
 HEAD = {
     "key": "stream",
     "rows": "rows",
+    "columns": "columns with values",
     "failure": "failure evidence",
     "drifts": "drifts",
     "alarm_rows": "rows with an alarm",

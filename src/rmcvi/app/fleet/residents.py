@@ -4,24 +4,36 @@ A stream that has not changed since the checkpoint can be dropped, and read agai
 comes: the same bits, so that nothing told of it depends on where it was.
 """
 
+import json
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
+from rmcvi.app.fleet.alarms import Alarms
 from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.sources import KeyedStream
 from rmcvi.scale import Streams
 
 TOGETHER = 1024
 """Streams that are read together."""
+UNITS, ALARMS = "units", "alarms"
+"""In the note of a stream: what is known of its units, and what goes on."""
 
 
 class Residents:
     """The streams of a shard with their clocks, in memory or not."""
 
-    def __init__(self, streams: Streams, store: Store, reader: KeyedStream, limit: int | None):
+    def __init__(
+        self,
+        streams: Streams,
+        alarms: Alarms,
+        store: Store,
+        reader: KeyedStream,
+        limit: int | None,
+    ):
         """About `limit` streams are in memory; None for all."""
-        self.streams, self._store, self._reader = streams, store, reader
-        self._limit = limit
+        self.streams, self._alarms, self._store = streams, alarms, store
+        self._reader, self._limit = reader, limit
         self._recent: dict[str, None] = {}
         """In memory, in the order of their last rows; only kept if there is a limit."""
         self._new = 0
@@ -48,9 +60,11 @@ class Residents:
         """Streams that are about to learn."""
         wanted = dict.fromkeys(keys)
         absent = [key for key in wanted if key not in self.streams]
-        old = {key: self._store.get(key).state for key in absent if key in self._store}
+        old = {key: self._store.get(key) for key in absent if key in self._store}
         self._new += len(absent) - len(old)
-        self.idle_failing -= self.streams.add(old)
+        self.idle_failing -= self.streams.add({key: kept.state for key, kept in old.items()})
+        for key, kept in old.items():
+            self._recall(key, json.loads(kept.note) if kept.note else {})
         if self._limit is not None:
             for key in wanted:
                 self._recent.pop(key, None)
@@ -78,12 +92,13 @@ class Residents:
         self.idle_failing += self.streams.remove(gone)
         for key in gone:
             self._recent.pop(key, None)
+            self._alarms.forget(key)
         clocks = self._reader.clocks  # also of streams of which only bad rows came
         for key in [key for key in clocks if key not in self.streams and key in self._store]:
             if not self.changed(key):
                 del clocks[key]
 
-    def save(self, extra: dict[str, object]) -> None:
+    def save(self, extra: dict[str, Any]) -> None:
         """Write the checkpoint: after it, nothing has changed."""
         known = (key for key in self._reader.touched if key in self.streams or key in self._store)
         self._store.save(extra, list(known), self.kept)
@@ -91,7 +106,20 @@ class Residents:
         self._new = 0
 
     def kept(self, key: str) -> Kept:
-        """A stream as it is now."""
-        here = key in self.streams
-        state = self.streams.state(self.streams.place(key)) if here else self._store.get(key).state
-        return Kept(self._reader.kept(key), state)
+        """A stream as it is now; its numbers are those in memory."""
+        clock = self._reader.kept(key)
+        if key not in self.streams:
+            return self._store.get(key)._replace(clock=clock)
+        units, plain = self.streams.units, {}
+        if units is not None:
+            plain[UNITS] = units.kept(key)
+        if (alarms := self._alarms.kept(key)) is not None:
+            plain[ALARMS] = alarms
+        state = self.streams.state(self.streams.place(key))
+        return Kept(clock, state, json.dumps(plain) if plain else "")
+
+    def _recall(self, key: str, plain: dict[str, Any]) -> None:
+        if self.streams.units is not None and UNITS in plain:
+            self.streams.units.recall(key, plain[UNITS])
+        if ALARMS in plain:
+            self._alarms.recall(key, plain[ALARMS])

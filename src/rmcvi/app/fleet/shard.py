@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rmcvi.app.fleet.alarms import Alarms
 from rmcvi.app.fleet.output import Learned, open_output
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.residents import Residents
@@ -35,24 +36,13 @@ from rmcvi.app.sources import (
     open_source,
 )
 from rmcvi.core.files import to_json
-from rmcvi.learners import Alarm, Estimates
-from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
+from rmcvi.learners import Estimates
 from rmcvi.scale import Results, Streams
 
 ROWS, STREAM_ROWS, MOST = 4096, 16, 1 << 18
 """Rows of a batch: so many, or so many of each stream, at most the last number."""
 SHARE, PATIENCE = 20.0, 30.0
 """A checkpoint may take one part in so many of the time; after so many seconds one is due."""
-KINDS = {
-    STUCK: "stuck",
-    OUTLYING: "not as predicted",
-    MOVED: "at a new level",
-    DRIFTING: "drifts",
-    RHYTHM: "has another rhythm",
-    APART: "drifts away from its peers",
-}
-QUIET = Alarm.SENSOR
-"""An alarm that the column's own sentence tells."""
 
 
 @dataclass
@@ -85,7 +75,8 @@ class Shard:
         self._fleet = FleetPlan.read(directory)
         self.plan = self._fleet.plan.trusted(model)
         compiling = _locked(directory / ".compiling.lock", 600.0)  # the others find it in the cache
-        self.streams = Streams(self.plan.live().learner, self.plan.seed)
+        sensitivity = self.plan.options.get("sensitivity", SENSITIVITY)
+        self.streams = Streams(self.plan.live().learner, self.plan.seed, sensitivity)
         os.close(compiling)
         self._mine: dict[str, bool] = {}
         rules = Rules(self.plan.options["on_bad_row"])
@@ -103,7 +94,9 @@ class Shard:
         )
         store = Store(directory / self._fleet.folder(number))
         extra, self.remark = store.load()
-        self.residents = Residents(self.streams, store, self._reader, self._fleet.resident)
+        self._alarms = Alarms(self.plan.columns, sensitivity)
+        beside = store, self._reader, self._fleet.resident
+        self.residents = Residents(self.streams, self._alarms, *beside)
         self._restore(extra or {})
         self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
         self._clean = True
@@ -175,37 +168,11 @@ class Shard:
         u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
         self.residents.wake(batch.keys)
         results = self.streams.learn(batch.keys, y, u, lengths)
-        numbers, found = self.streams.numbers(batch.keys), self._estimated(results)
+        numbers = self.streams.numbers(batch.keys)
+        sentences = self._alarms.sentences(batch.keys, numbers, y, results)
+        found = _estimates(results, sentences)
         lines = self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
         self.published(batch.keys, lines)
-
-    def _estimated(self, results: Results) -> Estimates:
-        n = len(results.alarms)
-        nothing, none = np.full(n, np.nan), np.zeros((n, 0))
-        return Estimates(
-            *(results.mean, results.low, results.high),
-            log_score=results.log_score,
-            failure=results.failure,
-            anomaly=results.anomaly,
-            alarms=self._sentences(results),
-            filled=results.filled,
-            state_mean=none,
-            state_std=none,
-            elbo=nothing,
-            ess=nothing,
-            recoveries=results.recoveries,
-        )
-
-    def _sentences(self, results: Results) -> list[tuple[str, ...]]:
-        """The alarms of each row in words, which stay the same while they go on."""
-        told: list[tuple[str, ...]] = [()] * len(results.alarms)
-        limit = 1.0 / (1.0 + self.plan.options.get("sensitivity", SENSITIVITY))
-        found = np.where(results.anomaly > limit, results.kind, 0).astype(int)
-        for i in np.flatnonzero((results.alarms != 0) | found.any(1)):
-            kinds = zip(self.plan.columns, found[i].tolist(), strict=True)
-            own = [f"{name}: {KINDS[kind]}." for name, kind in kinds if kind]
-            told[i] = (*own, *(Alarm(int(results.alarms[i])) & ~QUIET).sentences)
-        return told
 
     def _told(self, done: bool = False) -> Told:
         counts = self.rows, len(self.residents), self.residents.failing, self._left()
@@ -269,6 +236,25 @@ class Shard:
         self._estimates.close()
         self._rejected.close()
         os.close(self._lock)
+
+
+def _estimates(results: Results, sentences: list[tuple[str, ...]]) -> Estimates:
+    """What was told of rows, without hidden states."""
+    n = len(sentences)
+    nothing, none = np.full(n, np.nan), np.zeros((n, 0))
+    return Estimates(
+        *(results.mean, results.low, results.high),
+        log_score=results.log_score,
+        failure=results.failure,
+        anomaly=results.anomaly,
+        alarms=sentences,
+        filled=results.filled,
+        state_mean=none,
+        state_std=none,
+        elbo=nothing,
+        ess=nothing,
+        recoveries=results.recoveries,
+    )
 
 
 def _locked(path: Path, patience: float = 60.0) -> int:

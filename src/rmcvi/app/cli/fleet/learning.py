@@ -22,8 +22,10 @@ from rmcvi.app.cli.options import (
     SameModel,
     Seasons,
     Seed,
+    Sensitivity,
     Times,
     a_level,
+    a_sensitivity,
     listed,
     one_of,
     times,
@@ -31,7 +33,7 @@ from rmcvi.app.cli.options import (
 from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.plan import FLEET, FORMS, FleetPlan
 from rmcvi.app.fleet.resharding import reshard
-from rmcvi.app.run.plan import make_plan
+from rmcvi.app.run.plan import SENSITIVITY, make_plan
 from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import first_stream, read
 
@@ -52,6 +54,7 @@ def learn(
     shards: Shards = None,
     address: Address = None,
     on_bad_row: OnBadRow = "error",
+    sensitivity: Sensitivity = SENSITIVITY,
     format: Annotated[
         str, typer.Option(help="Of the estimates: jsonl, or parquet (a folder of parts).")
     ] = "jsonl",
@@ -91,12 +94,10 @@ def learn(
         on_bad_row=bad,
         limit=None,
         checkpoint_every=checkpoint_every,
+        sensitivity=a_sensitivity(sensitivity),
     )
     own = f"Left out, for it holds text: {key}."  # it is what tells the streams apart
     plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
-    if plan.live().learner.units != "raw":
-        what = "needs standardised columns, which a fleet does not have yet"
-        raise Refusal(f"--model: {model} {what}; expected seasonal, or a learner for raw columns")
     if "key" in plan.columns:
         raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
     _clear(out, force)

@@ -1,13 +1,14 @@
 """Rows that are pushed: what is taken, what is refused, and that nothing is lost or comes twice."""
 
+import errno
 import json
-import shutil
+import os
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.serve.inlets import inlet_of, run
-from rmcvi.app.serve.intake import Intake
+from rmcvi.app.serve.intake import Intake, Keys, Message, Rate, keys_in
 from rmcvi.app.serve.journal import MARK, Journal
-from rmcvi.app.serve.payload import MOST_BYTES, Unreadable, rows_of
+from rmcvi.app.serve.payload import MOST_BYTES, Arrival, Unreadable, rows_of
+from tests.serve._brokers import answers, broker, free_port, redis_server, until
 
 
 @pytest.mark.parametrize(
@@ -46,9 +48,18 @@ def test_what_is_refused(payload: bytes) -> None:
         rows_of(payload)
 
 
-def test_arrival() -> None:
+def test_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two rows at once, and none before another, whatever becomes of the clock."""
     (row,) = rows_of(b"1", arrival=True)
     assert list(row) == ["value", "time"] and row["time"].startswith("20")
+    now, clock = time.time(), Arrival()
+    times = []
+    for set_to in (now, now - 3600.0, now + 7200.0, now):
+        monkeypatch.setattr("rmcvi.app.serve.payload.time.time", lambda set_to=set_to: set_to)
+        times += [datetime.fromisoformat(clock.next()) for _ in range(100)]
+    assert times == sorted(set(times))
+    hours = [(times[100 * i] - times[0]).total_seconds() / 3600.0 for i in range(4)]
+    assert hours == pytest.approx([0.0, 0.0, 2.0, 2.0], abs=0.01)
 
 
 def test_the_journal(tmp_path: Path) -> None:
@@ -68,6 +79,55 @@ def test_the_journal(tmp_path: Path) -> None:
     assert journal.path.read_bytes() == whole + b'{"a": 3}\n'
 
 
+def test_a_full_disk_leaves_no_half_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written is not acknowledged, and what follows is whole."""
+    journal, write = Journal(tmp_path), os.write
+    journal.add([{"a": 1}])
+
+    def half(number: int, data: Any) -> int:
+        if len(data) > 5:
+            return write(number, data[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rmcvi.app.run.output.os.write", half)
+        with pytest.raises(OSError, match="No space"):
+            journal.add([{"a": 2}])
+    journal.add([{"a": 3}])
+    room = os.statvfs_result((4096, 4096, 10, 10, 10, 10, 10, 10, 0, 255))
+    monkeypatch.setattr("rmcvi.app.serve.journal.os.statvfs", lambda path: room)
+    with pytest.raises(OSError, match="No space"):
+        journal.add([{"a": 4}])
+    journal.close()
+    assert journal.path.read_text() == '{"a": 1}\n{"a": 3}\n'
+
+
+def test_too_many_keys(tmp_path: Path) -> None:
+    """Those that there are go on; the others are counted, and a sentence says why."""
+    intake = Intake(Journal(tmp_path), keys=Keys("id", 2))
+    messages = [Message(json.dumps({"id": k, "v": 1}).encode(), "t") for k in (1, 1.0, " b ", 7)]
+    intake.take([*messages, Message(b'{"v": 2}', "t"), Message(b'{"id": "b", "v": 3}', "t")])
+    intake.journal.close()
+    assert intake.keys is not None and intake.keys.refused == 2
+    assert "id" in intake.trouble
+    found = [json.loads(line)["id"] for line in intake.journal.path.read_text().splitlines()]
+    assert found == ["1", "1", "b", "b"] and keys_in(intake.journal.path, "id") == {"1", "b"}
+    kept, sentence = intake.keys.sort([{"id": "new\x1b[2J"}, {"id": "b"}], None)
+    assert kept == [{"id": "b"}] and "--max-keys" in sentence and "\x1b" not in sentence
+
+
+def test_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds' worth at once, then as many as come in a second."""
+    now = [100.0]
+    monkeypatch.setattr("rmcvi.app.serve.intake.time.monotonic", lambda: now[0])
+    rate = Rate(10.0)
+    assert rate.wait(100) == 0.0 and rate.wait(5) == pytest.approx(0.5)
+    now[0] += 0.5
+    assert rate.wait(5) == 0.0 and rate.wait(1) > 0.0
+    now[0] += 1000.0
+    assert rate.wait(1000) == 0.0, "more than the burst allows comes when there is room for it"
+
+
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
@@ -83,36 +143,9 @@ def test_addresses(address: str, sentence: str) -> None:
     assert "secret" not in str(found.value)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 @contextmanager
-def broker(name: str, *words: str) -> Iterator[None]:
-    """A real one on loopback, up when this is entered; skipped if it is not installed."""
-    program = shutil.which(name) or shutil.which(f"/usr/sbin/{name}")
-    if program is None:
-        pytest.skip(f"Debian's {name} is not installed")
-    with subprocess.Popen(
-        [program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as p:
-        try:
-            yield
-        finally:
-            p.kill()
-
-
-@contextmanager
-def taking(address: str, folder: Path) -> Iterator[Intake]:
-    intake = Intake(Journal(folder))
+def taking(address: str, folder: Path, keys: Keys | None = None) -> Iterator[Intake]:
+    intake = Intake(Journal(folder), keys=keys)
     thread = threading.Thread(target=run, args=(inlet_of(address), intake))
     thread.start()
     try:
@@ -129,12 +162,8 @@ def taken(folder: Path) -> list[int]:
 
 def test_redis_comes_once(tmp_path: Path) -> None:
     """Stopped and started again, by another process's journal: each message, in order, once."""
-    redis = pytest.importorskip("redis")
-    port = free_port()
-    place = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
-    with broker("redis-server", *place):
-        client = redis.Redis(port=port)
-        until(lambda: _answers(client.ping))
+    with redis_server(tmp_path) as client:
+        port = client.get_connection_kwargs()["port"]
         for n in range(50):
             client.xadd("readings", {"n": n})
         with taking(f"redis://127.0.0.1:{port}/readings", tmp_path) as intake:
@@ -165,15 +194,18 @@ def test_mqtt_keeps_what_comes_while_we_are_away(tmp_path: Path) -> None:
         client.disconnect()
 
     with broker("mosquitto", *words):
-        until(lambda: _answers(lambda: socket.create_connection(("127.0.0.1", port)).close()))
+        until(lambda: answers(lambda: socket.create_connection(("127.0.0.1", port)).close()))
         with taking(address, tmp_path) as intake:
             until(lambda: intake.connected)
             time.sleep(0.2)  # until it is subscribed
             publish(range(20))
             until(lambda: intake.journal.rows == 20)
         publish(range(20, 30))
-        with taking(address, tmp_path) as intake:
+        with taking(address, tmp_path, Keys("topic", 1)) as intake:
             until(lambda: intake.journal.rows >= 10)
+    assert (
+        json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[-1])["topic"] == "plant/pump"
+    )
     with taking(address, tmp_path) as intake, broker("mosquitto", *words):
         until(lambda: intake.connected)
     found = taken(tmp_path)
@@ -193,11 +225,3 @@ def test_kafka_comes_once(tmp_path: Path) -> None:
         with taking(address, tmp_path) as intake:
             until(lambda size=end - begin, intake=intake: intake.journal.rows == size)
     assert taken(tmp_path) == list(range(50))
-
-
-def _answers(call: Callable[[], Any]) -> bool:
-    try:
-        call()
-    except Exception:
-        return False
-    return True

@@ -2,17 +2,12 @@
 
 import hmac
 import json
-import math
-import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -26,26 +21,9 @@ from rmcvi.app.serve.intake import Intake
 from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.server import Service, tokens
 from rmcvi.app.serve.webhook import SIGNATURE, Webhook
+from tests.serve._running import JSON, Running, ask, row
 
-JSON = {"content_type": "application/json"}
 SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
-
-
-def ask(port: int, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-    """Status and answer; JSON if it is."""
-    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-    given = {k.replace("_", "-"): v for k, v in headers.items()}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, given)
-    try:
-        with urllib.request.urlopen(request, timeout=60.0) as answer:
-            status, text = answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        status, text = error.code, error.read()
-        error.close()
-    try:
-        return status, json.loads(text)
-    except ValueError:
-        return status, text.decode()
 
 
 @pytest.fixture
@@ -165,42 +143,6 @@ def test_a_webhook_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Webhook("file:///etc/passwd")
 
 
-def row(i: int) -> dict[str, Any]:
-    """Two columns with a day; every seventh value of one is missing, and at last it sticks."""
-    wave = math.sin(2 * math.pi * i / 24)
-    flow = None if i % 7 == 3 else 20 + 3 * wave + ((i * 7919) % 101) / 101
-    day, hour = divmod(i, 24)
-    level = 5.0 if i > 150 else 5 + ((i * 104729) % 97) / 97
-    return {"time": f"2026-01-{day + 1:02d}T{hour:02d}:00:00", "flow": flow, "level": level}
-
-
-class Running:
-    """`rmcvi serve http` as a process."""
-
-    def __init__(self, folder: Path):
-        command = [sys.executable, "-m", "rmcvi", "serve", "http", "--out", "run", "--port", "0"]
-        environment = os.environ | {"JAX_ENABLE_X64": "1"}
-        self.process = subprocess.Popen(
-            command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stderr is not None
-        found = re.search(r":(\d+)/", self.process.stderr.readline())
-        assert found is not None
-        self.port = int(found[1])
-
-    def wait_for(self, rows: int) -> None:
-        end = time.monotonic() + 240.0
-        while ask(self.port, "/healthz")[1]["rows"] < rows:
-            assert time.monotonic() < end and self.process.poll() is None, "waited in vain"
-            time.sleep(0.1)
-
-    def end(self, number: signal.Signals) -> int:
-        self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60.0)
-        assert "Traceback" not in errors, errors
-        return self.process.returncode
-
-
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
     """Starts the service; none outlives the test."""
@@ -211,9 +153,8 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
         return made[-1]
 
     yield start
-    for process in (each.process for each in made):
-        process.kill()
-        process.communicate()
+    for each in made:
+        each.kill()
 
 
 @pytest.mark.slow
@@ -235,6 +176,9 @@ def test_killed_it_goes_on_to_the_byte(
     assert latest["row"] == 200 and latest["time"] == "2026-01-09T07:00:00"
     ahead = ask(second.port, "/api/forecast?horizon=3")[1]
     assert ahead["time"][0] == "2026-01-09T08:00:00" and len(ahead["mean"]) == 3
+    past = ask(second.port, "/api/smooth?lag=2")[1]
+    assert past["row"] == [198, 199, 200] and past["mean"][-1][1] == latest["level"]
+    assert ask(second.port, "/api/smooth?lag=-1")[0] == 400
     (alarm,) = [a for a in ask(second.port, "/api/alarms")[1] if "level" in a["sentence"]][:1]
     note = {"sentence": alarm["sentence"], "note": "being looked at"}
     assert ask(second.port, "/api/notes", note, **JSON)[0] == 200

@@ -39,13 +39,6 @@ Seasons = Annotated[
     list[str] | None,
     typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
 ]
-Sensitivity = Annotated[
-    float,
-    typer.Option(
-        metavar="NUMBER",
-        help="False alarms per column in 10 000 rows that you put up with; 0.1 for fewer.",
-    ),
-]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 OnBadRow = Annotated[
     str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")

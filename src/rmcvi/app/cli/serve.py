@@ -25,7 +25,7 @@ from rmcvi.app.cli.options import (
     one_of,
     times,
 )
-from rmcvi.app.cli.serving import ManyStreams, OneStream, Wanted
+from rmcvi.app.cli.serving import ManyStreams, OneStream, Room, Wanted
 from rmcvi.app.run.plan import SENSITIVITY
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
@@ -82,6 +82,9 @@ def serve(
     calendar: Calendar = None,
     time: Times = None,
     season: Seasons = None,
+    model: Annotated[
+        str | None, typer.Option(help="As of `rmcvi learn`; my_module:make at each start.")
+    ] = None,
     level: Level = 0.9,
     on_bad_row: OnBadRow = "skip",
     sensitivity: Sensitivity = SENSITIVITY,
@@ -137,6 +140,7 @@ def serve(
             "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "skip",
         },
         {"calendar": listed(calendar), "season": listed(season)},
+        model,
         a_level(level),
         a_sensitivity(sensitivity),
     )
@@ -149,7 +153,8 @@ def serve(
     hub = Hub(out, keyed=key is not None)
     if webhook is not None:
         hub.alarmed = Webhook(webhook).tell
-    work = OneStream(out, place, pace) if key is None else ManyStreams(out, place, pace, key)
+    room = Room(out, place, pace, model)
+    work = OneStream(room) if key is None else ManyStreams(room, key)
     with ExitStack() as parts:
         if intake is not None:
             parts.callback(intake.journal.close)

@@ -36,6 +36,7 @@ class Wanted:
 
     reading: dict[str, Any]
     planning: dict[str, Any]
+    model: str | None
     level: float
     sensitivity: float
 
@@ -48,24 +49,36 @@ class Wanted:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         options = self.planning | {"follow": True, "on_bad_row": self.reading["on_bad_row"]}
         options |= {"limit": None, "checkpoint_every": 500, "sensitivity": self.sensitivity}
-        return make_plan(place, stream, "seasonal", self.level, 0, now, **options)
+        return make_plan(place, stream, self.model or "seasonal", self.level, 0, now, **options)
 
 
-def _check_source(out: Path, plan: Plan, place: str) -> None:
-    if Path(plan.place()).resolve() != Path(place).resolve():
-        raise Refusal(
-            f"{out}: learns from {plan.source}, expected the same source or another --out"
-        )
+@dataclass(frozen=True)
+class Room:
+    """Where a service is at home."""
+
+    out: Path
+    place: str
+    """The file that is followed."""
+    pace: Pace
+    model: str | None
+    """Said again, to allow a run's own code."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a run that learns from something else."""
+        if Path(plan.place()).resolve() != Path(self.place).resolve():
+            raise Refusal(
+                f"{self.out}: learns from {plan.source}, expected the same source or another --out"
+            )
 
 
 class OneStream:
     """A run as that of `rmcvi learn --follow`."""
 
-    def __init__(self, out: Path, place: str, pace: Pace):
-        self._out, self._place, self._pace = out, place, pace
-        if (out / FLEET).exists():
-            key = FleetPlan.read(out).key
-            raise Refusal(f"{out}: holds streams told apart by {key!r}, expected --key {key}")
+    def __init__(self, room: Room):
+        self._room, self._out = room, room.out
+        if (room.out / FLEET).exists():
+            key = FleetPlan.read(room.out).key
+            raise Refusal(f"{room.out}: holds streams told apart by {key!r}, expected --key {key}")
 
     @property
     def estimates(self) -> Path:
@@ -94,30 +107,32 @@ class OneStream:
 
     def _begun(self, wanted: Wanted) -> Start:
         """A new run, once its first rows are there."""
-        stream = wanted.read(self._place, self._pace)
-        plan = wanted.plan(self._place, stream)
+        stream = wanted.read(self._room.place, self._room.pace)
+        plan = wanted.plan(self._room.place, stream)
         return Start(plan, Directory.create(self._out, plan, False), stream)
 
     def _resumed(self) -> Start:
         """The run that is there, if it learns from this source."""
         room, plan = Directory.open(self._out)
-        _check_source(self._out, plan, self._place)
-        plan = plan.trusted(None)
+        self._room.check(plan)
+        plan = plan.trusted(self._room.model)
         room.lock()
         kept = kept_in(room)
         extra = {} if kept is None else kept.extra
         after = Position.from_json(extra["source"]) if extra.get("source") else None
-        return Start(plan, room, plan.stream(after, self._pace), kept)
+        return Start(plan, room, plan.stream(after, self._room.pace), kept)
 
 
 class ManyStreams:
     """A fleet of one shard, in this process."""
 
-    def __init__(self, out: Path, place: str, pace: Pace, key: str):
-        self._out, self._place, self._pace, self._key = out, place, pace, key
+    def __init__(self, room: Room, key: str):
+        self._room, self._out, self._key = room, room.out, key
         self._shard: Shard | None = None
-        if (out / RUN).exists():
-            raise Refusal(f"{out}: holds a run of one stream, expected another --out or no --key")
+        if (room.out / RUN).exists():
+            raise Refusal(
+                f"{room.out}: holds a run of one stream, expected another --out or no --key"
+            )
 
     @property
     def estimates(self) -> Path:
@@ -132,11 +147,11 @@ class ManyStreams:
         known, offset = set[str](), 0
         if (self._out / FLEET).exists():
             fleet = FleetPlan.read(self._out)
-            _check_source(self._out, fleet.plan, self._place)
+            self._room.check(fleet.plan)
             if (fleet.key, fleet.shards) != (self._key, 1):
                 what = f"holds streams told apart by {fleet.key!r} in {fleet.shards} shards"
                 raise Refusal(f"{self._out}: {what}, expected {self._key!r} in one")
-            self._shard = Shard(self._out, 0, pace=self._pace)
+            self._shard = self._open()
             self._shard.residents.wake_all()  # the page ranks them
             known = set(self._shard.streams.keys)
             offset = self._shard.position.offset if self._shard.position else 0
@@ -163,19 +178,23 @@ class ManyStreams:
 
     def _begun(self, wanted: Wanted, progress: Progress) -> Shard:
         """A new fleet, once the first stream is known."""
-        plan = wanted.plan(self._place, self._first(wanted))
+        plan = wanted.plan(self._room.place, self._first(wanted))
         own = f"Left out, for it holds text: {self._key}."  # it is what tells the streams apart
         plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
         FleetPlan(plan, self._key, 1).write(self._out)
         progress.say([*plan.assumed, f"Streams: by {self._key!r}."])
-        return Shard(self._out, 0, pace=self._pace)
+        return self._open()
+
+    def _open(self) -> Shard:
+        return Shard(self._out, 0, self._room.model, self._room.pace)
 
     def _first(self, wanted: Wanted) -> Stream:
         """The first stream, when it has some rows."""
+        place, pace = self._room.place, self._room.pace
         while True:
-            first = first_stream(wanted.read(self._place, self._pace), self._key)
-            with open(self._place, "rb") as file:
+            first = first_stream(wanted.read(place, pace), self._key)
+            with open(place, "rb") as file:
                 many = sum(1 for _ in islice(file, HEAD)) == HEAD
-            if many or self._pace.stop() or len(first.head(LEAST)) >= LEAST:
+            if many or pace.stop() or len(first.head(LEAST)) >= LEAST:
                 return first
-            self._pace.sleep(self._pace.poll)
+            pace.sleep(pace.poll)

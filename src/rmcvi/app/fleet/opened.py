@@ -14,7 +14,7 @@ from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.resharding import added
 from rmcvi.app.fleet.residents import UNITS
 from rmcvi.app.fleet.routing import owner
-from rmcvi.app.fleet.store import Store
+from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import Counts
 from rmcvi.contract import AbstractLearner
@@ -37,6 +37,14 @@ class OpenedStream:
     last_time: float | None
     scaling: Scaling | None
     """Its units, if its columns are standardised."""
+
+    @classmethod
+    def of(cls, fleet: FleetPlan, block: Block, kept: Kept) -> "OpenedStream":
+        """A stream as it was kept."""
+        state, _, tally = block.open(kept.state)
+        units = (json.loads(kept.note) if kept.note else {}).get(UNITS)
+        scaling = None if units is None else Scaling.from_json(units)
+        return cls(fleet, block.learner, state, int(tally.rows), kept.clock[0], scaling)
 
     def forecast(self, times: list[float | None], level: float) -> np.ndarray:
         """Mean, low and high of the next rows, (rows, columns, 3)."""
@@ -76,12 +84,7 @@ class OpenedFleet:
             near = nearest(key, [key for store in self._stores for key in store])
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(f"--key: got {key!r}, expected one of {len(self)} streams{hint}")
-        kept = store.get(key)
-        state, _, tally = self._block.open(kept.state)
-        units = (json.loads(kept.note) if kept.note else {}).get(UNITS)
-        scaling = None if units is None else Scaling.from_json(units)
-        about = int(tally.rows), kept.clock[0], scaling
-        return OpenedStream(self.fleet, self.learner, state, *about)
+        return OpenedStream.of(self.fleet, self._block, store.get(key))
 
     def __len__(self) -> int:
         return sum(map(len, self._stores))

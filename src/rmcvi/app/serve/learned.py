@@ -13,6 +13,7 @@ import numpy as np
 from rmcvi.app.fleet.opened import OpenedStream, ranked
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.fleet.store import Kept
 from rmcvi.app.run.engine import Engine
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.plan import Plan
@@ -137,7 +138,7 @@ class Many:
 
     def about(self, key: str) -> dict[str, Any]:
         """As `Learned`."""
-        tally = self._shard.streams.block.tallies(self._state(key)[None])
+        tally = self._shard.streams.block.tallies(self._kept(key).state[None])
         with np.errstate(invalid="ignore", divide="ignore"):
             parts = {
                 "rmse": np.sqrt(tally.error[0] / tally.scored[0]),
@@ -177,19 +178,16 @@ class Many:
         with self._shard.lock:
             stream, lines = self._open(key), history(key)
         lag = _lag(lag, stream.learner.reach, len(lines))
-        values = recent(stream.learner, stream.state, None, lag, level)
+        values = recent(stream.learner, stream.state, stream.scaling, lag, level)
         return _smoothed(self.plan, lines, values)
 
-    def _state(self, key: str) -> np.ndarray:
+    def _kept(self, key: str) -> Kept:
         if key not in self._shard.streams:
             raise Unanswerable("there is no such stream")
-        return self._shard.kept(key).state
+        return self._shard.kept(key)
 
     def _open(self, key: str) -> OpenedStream:
-        state = self._state(key)
-        kept, streams = self._shard.kept(key), self._shard.streams
-        inner, _, tally = streams.block.open(state)
-        return OpenedStream(self._fleet, streams.learner, inner, int(tally.rows), kept.clock[0])
+        return OpenedStream.of(self._fleet, self._shard.streams.block, self._kept(key))
 
 
 def next_times(plan: Plan, last: float | None, horizon: int) -> list[float | None]:

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import threading
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +19,27 @@ VALUE, ARRIVED = "value", "time"
 
 class Unreadable(ValueError):
     """A payload that holds no rows, with a sentence that says why."""
+
+
+class Arrival:
+    """Times of arrival, each later than the one before: a clock that is set back is not followed,
+    one that is set ahead is.
+    """
+
+    def __init__(self) -> None:
+        self._ahead, self._last, self._lock = float("-inf"), 0, threading.Lock()
+
+    def next(self) -> str:
+        """Now, in UTC."""
+        with self._lock:
+            steady = time.monotonic()
+            self._ahead = max(self._ahead, time.time() - steady)
+            self._last = max(self._last + 1, round(1e6 * (steady + self._ahead)))
+            moment = datetime.fromtimestamp(self._last / 1e6, UTC)
+        return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+ARRIVAL = Arrival()
 
 
 def rows_of(payload: bytes, is_csv: bool = False, arrival: bool = False) -> list[dict[str, Any]]:
@@ -36,8 +59,9 @@ def rows_of(payload: bytes, is_csv: bool = False, arrival: bool = False) -> list
     rows = _csv_rows(text) if is_csv else _json_rows(text)
     if not rows:
         raise Unreadable("got no row")
-    now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-    return [_checked(row) | ({ARRIVED: now} if arrival else {}) for row in rows]
+    if not arrival:
+        return [_checked(row) for row in rows]
+    return [_checked(row) | {ARRIVED: ARRIVAL.next()} for row in rows]
 
 
 def _json_rows(text: str) -> list[Any]:

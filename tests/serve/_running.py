@@ -1,0 +1,75 @@
+"""`rmcvi serve` as a process, what to send it, and how to ask it."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+JSON = {"content_type": "application/json"}
+
+
+def ask(port: int, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and answer; JSON if it is."""
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    given = {k.replace("_", "-"): v for k, v in headers.items()}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, given)
+    try:
+        with urllib.request.urlopen(request, timeout=60.0) as answer:
+            status, text = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read()
+        error.close()
+    try:
+        return status, json.loads(text)
+    except ValueError:
+        return status, text.decode()
+
+
+def row(i: int) -> dict[str, Any]:
+    """Two columns with a day; every seventh value of one is missing, and at last it sticks."""
+    wave = math.sin(2 * math.pi * i / 24)
+    flow = None if i % 7 == 3 else 20 + 3 * wave + ((i * 7919) % 101) / 101
+    day, hour = divmod(i, 24)
+    level = 5.0 if i > 150 else 5 + ((i * 104729) % 97) / 97
+    return {"time": f"2026-01-{day + 1:02d}T{hour:02d}:00:00", "flow": flow, "level": level}
+
+
+class Running:
+    """`rmcvi serve http` as a process."""
+
+    def __init__(self, folder: Path, *words: str):
+        command = [sys.executable, "-m", "rmcvi", "serve", "http", "--out", "run", "--port", "0"]
+        command += words
+        environment = os.environ | {"JAX_ENABLE_X64": "1"}
+        self.process = subprocess.Popen(
+            command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stderr is not None
+        found = re.search(r":(\d+)/", self.process.stderr.readline())
+        assert found is not None
+        self.port = int(found[1])
+
+    def wait_for(self, rows: int) -> None:
+        end = time.monotonic() + 240.0
+        while ask(self.port, "/healthz")[1]["rows"] < rows:
+            assert time.monotonic() < end and self.process.poll() is None, "waited in vain"
+            time.sleep(0.1)
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=60.0)
+        assert "Traceback" not in errors, errors
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """If it still runs."""
+        self.process.kill()
+        self.process.communicate()

@@ -150,7 +150,9 @@ class Redis:
             client.ping()
             intake.connected = True
             while not intake.stop.is_set():
-                found: Any = client.xread({self._name: last}, count=TOGETHER, block=int(1000 * WAIT))
+                found: Any = client.xread(
+                    {self._name: last}, count=TOGETHER, block=int(1000 * WAIT)
+                )
                 for _, messages in found or ():
                     intake.take(
                         [

@@ -39,3 +39,22 @@ def test_a_file_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         shard.close()
     assert output(tmp_path / "run") == output(tmp_path / "whole")
     assert sum(told) == len(output(tmp_path / "run"))
+
+
+def test_what_was_read_may_be_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two starts, the file may begin anew: the streams go on where they were."""
+    monkeypatch.chdir(tmp_path)
+    source = make_source(tmp_path, keys=3, rows=60)
+    begin(source, tmp_path / "whole", 1)
+    finish(tmp_path / "whole", 1)
+    begin(source, tmp_path / "run", 1)
+    lines = source.read_bytes().splitlines(keepends=True)
+    waits: list[float] = []
+    for part in (lines[:80], [lines[0], *lines[80:]]):
+        source.write_bytes(b"".join(part))
+        waits.clear()
+        shard = Shard(tmp_path / "run", 0, MODEL, Pace(lambda: len(waits) > 0, waits.append))
+        for _ in shard.run():
+            pass
+        shard.close()
+    assert output(tmp_path / "run") == output(tmp_path / "whole")

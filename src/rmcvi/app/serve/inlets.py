@@ -21,6 +21,8 @@ SOONEST, LATEST = 0.5, 30.0
 """Seconds before a broker that is gone is asked again, doubling up to the latter."""
 WAIT = 0.5
 """Seconds between two looks whether to stop."""
+TOGETHER = 500
+"""Messages that are written to disk together, at most."""
 SCHEMES = ("mqtt", "mqtts", "redis", "rediss", "kafka")
 TLS = {"mqtts": "mqtt", "rediss": "redis"}
 PASSWORD = "RMCVI_BROKER_PASSWORD"
@@ -117,7 +119,9 @@ class Mqtt:
         client.connect(*self._place, keepalive=30)
         try:
             while not intake.stop.is_set():
-                code = client.loop(WAIT)
+                code, before = client.loop(WAIT), -1
+                while not code and before < len(come) < TOGETHER:  # a disk is slower than a broker
+                    before, code = len(come), client.loop(0.0)
                 intake.take([Message(each.payload, each.topic) for each in come])
                 for message in come:
                     client.ack(message.mid, message.qos)
@@ -146,7 +150,9 @@ class Redis:
             client.ping()
             intake.connected = True
             while not intake.stop.is_set():
-                found: Any = client.xread({self._name: last}, count=500, block=int(1000 * WAIT))
+                found: Any = client.xread(
+                    {self._name: last}, count=TOGETHER, block=int(1000 * WAIT)
+                )
                 for _, messages in found or ():
                     intake.take(
                         [
@@ -197,7 +203,7 @@ class Kafka:
             consumer.assign([to(self._topic, p, offset) for p, offset in places.items()])
             intake.connected = True
             while not intake.stop.is_set():
-                come = consumer.consume(500, WAIT)
+                come = consumer.consume(TOGETHER, WAIT)
                 for error in filter(None, (message.error() for message in come)):
                     raise ConnectionError(str(error))
                 intake.take([Message(m.value() or b"", self._topic, _mark(marks, m)) for m in come])

@@ -163,7 +163,7 @@ class SeasonalLearner(AbstractLearner):
                 walk=RandomWalk.unknown(d),
                 short=ShortRegression.unknown(d),
                 skill=Skill.unknown(m + 3, d),
-                trial=Trial.none(d),
+                trial=Trial.none(self.design),
             ),
             recent=Recent.empty(rows, d, self.design.width),
             exogenous=Exogenous.unknown(self.design.width),
@@ -232,21 +232,30 @@ class SeasonalLearner(AbstractLearner):
         last = LocationScale(walk.last, walk.deviation)
         known = columns.known & started
         predicted, laws = jax.vmap(
-            lambda c, mask: predict(c, c.path, columns, mask, row, self.design)
+            lambda c, mask: predict(
+                c, c.path, c.season(columns, row.phase, self.design), mask, row, self.design
+            )
         )(components, kind.mask)
         short = learned.short.predict(walk, season)
         experts = assemble(laws, season, short.law, last, self.transforms, walk.gap, known)
-        components, forecast = trial_forecast(
-            components, columns, kind.mask, row, predicted.leverage, self.design
+        been = trial.been(columns, row.phase, self.design)
+        components, forecast, season_then = trial_forecast(
+            components, been, kind.mask, row, predicted.leverage, self.design
         )
-        running = known & trial.running & (trial.horizon > 1.5)
-        last = LocationScale(trial.last, walk.deviation)
-        silent = LocationScale(trial.last, jnp.full(self.dim_obs, jnp.nan))
-        later = assemble(forecast, season, silent, last, self.transforms, trial.horizon, running)
+        running = known & trial.known & trial.running & (trial.horizon > 1.5)
+        last = LocationScale(trial.walk.last, trial.walk.deviation)
+        silent = LocationScale(trial.walk.last, jnp.full(self.dim_obs, jnp.nan))
+        later = assemble(
+            forecast, season_then, silent, last, self.transforms, trial.horizon, running
+        )
         # A row teaches a horizon once, by its own prediction rather than the forecast under way.
         running = running & (later.bins != experts.bins)
         scored, skill = self._score(
-            learned.skill, (experts, later), (y, jnp.where(running, y, jnp.nan)), columns, walk
+            learned.skill,
+            (experts, later),
+            (y, jnp.where(running, y, jnp.nan)),
+            (walk, trial.walk),
+            columns.scale,
         )
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
@@ -258,7 +267,9 @@ class SeasonalLearner(AbstractLearner):
         columns = columns.restart(jnp.any(moved, 0))
         confirmed = scored.far & walk.confirms(y, settings.gate)
         walked = walk.learn(y, scored.far, settings.gate)
-        trial, components = trial.onward(components, walked, started, jnp.any(moved))
+        trial, components = trial.at(been, row.phase, self.design).onward(
+            components, columns, walked, started, jnp.any(moved)
+        )
         taught = ~jnp.isnan(y) & ~scored.far & (walk.repeats < STUCK)
         shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
         new = (walked, shorter, skill.trust_last(confirmed), trial)
@@ -270,16 +281,17 @@ class SeasonalLearner(AbstractLearner):
         skill: Skill,
         both: tuple[Experts, Experts],
         ys: tuple[Float[Array, "dy"], Float[Array, "dy"]],
-        columns: Columns,
-        walk: RandomWalk,
+        walks: tuple[RandomWalk, RandomWalk],
+        scale: Float[Array, "dy"],
     ) -> tuple[Scored, Skill]:
         """What the first experts say of their row, and the skill of both after their rows."""
-        experts, y = jax.tree.map(lambda *v: jnp.stack(v), *both), jnp.stack(ys)
+        rows = jax.tree.map(lambda *v: jnp.stack(v), *zip(both, walks, strict=True))
+        experts, y = rows[0], jnp.stack(ys)
         scored = jax.vmap(
-            lambda experts, y: score(
-                skill.at(experts), experts, y, columns.scale, walk, self.settings, self.level
+            lambda experts, walk, y: score(
+                skill.at(experts), experts, y, scale, walk, self.settings, self.level
             )
-        )(experts, y)
+        )(*rows, y)
         taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
         for i in (0, 1):
             skill = skill.put(jax.tree.map(lambda v, i=i: v[i], scored.skill), taught[i])

@@ -129,7 +129,7 @@ class Fared(NamedTuple):
     rmse: np.ndarray
     error: np.ndarray
     coverage: np.ndarray
-    count: np.ndarray
+    values: np.ndarray
 
 
 def fared(ahead: Ahead, target: np.ndarray, unit: np.ndarray, counted: np.ndarray) -> Fared:

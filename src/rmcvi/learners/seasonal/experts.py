@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rmcvi.contract import Band, Prediction
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
 from rmcvi.learners.seasonal.pull import SIMPLE, Pull
+from rmcvi.learners.seasonal.record import Record
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.units import LocationScale, from_asinh, log_slope, to_asinh
 from rmcvi.learners.seasonal.walk import RandomWalk
@@ -58,6 +59,12 @@ class Experts(eqx.Module):
         """True at each column's bin. Few numbers are chosen faster by masks than by indices."""
         return jnp.arange(BINS)[:, None] == self.bins[None]
 
+    @property
+    def simple(self) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
+        """What the season (or, where there is none, the last value) and the last value say."""
+        last, season = self.laws.location[-1], self.laws.location[-SIMPLE - 1]
+        return jnp.where(self.valid[-SIMPLE - 1], season, last), last
+
     def transformed(
         self, change: Callable[..., Array], values: Float[Array, "*e dy"], scale: Float[Array, "dy"]
     ) -> Float[Array, "e dy"]:
@@ -85,13 +92,14 @@ class Skill(eqx.Module):
     count: Float[Array, "*bins dy"]
     """Values behind them."""
     pull: Pull
+    record: Record
 
     @classmethod
     def unknown(cls, experts: int, size: int) -> "Skill":
         """Nothing seen."""
-        shape = (experts, BINS, size)
-        nothing = jnp.zeros(shape)
-        return cls(nothing, nothing, nothing[0], nothing[0], Pull.unknown(BINS, size))
+        nothing, one = jnp.zeros((experts, BINS, size)), jnp.zeros((BINS, size))
+        pull, record = Pull.unknown(BINS, size), Record.empty(BINS, size)
+        return cls(nothing, nothing, one, one, pull, record)
 
     def at(self, experts: Experts) -> "Skill":
         """At the experts' horizons."""
@@ -176,6 +184,7 @@ class Skill(eqx.Module):
             jnp.clip(cover, -COVER, COVER),
             self.count + 1.0,
             self.pull.learn(y - mixed.mean, mixed.away, self.count, share),
+            self.record.add(y, mixed.band.mean, inside, experts.simple),
         )
 
     def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":

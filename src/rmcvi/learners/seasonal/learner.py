@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from rmcvi.contract import AbstractLearner, Band, Prediction
+from rmcvi.contract import AbstractLearner, Band, ByHorizon, Prediction
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
@@ -24,7 +24,7 @@ from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design, seasonal_lags
-from rmcvi.learners.seasonal.experts import Experts, Scored, Skill, score
+from rmcvi.learners.seasonal.experts import BINS, Experts, Scored, Skill, score
 from rmcvi.learners.seasonal.learn import Value, learn
 from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
 from rmcvi.learners.seasonal.predict import Row, predict
@@ -285,13 +285,13 @@ class SeasonalLearner(AbstractLearner):
         scale: Float[Array, "dy"],
     ) -> tuple[Scored, Skill]:
         """What the first experts say of their row, and the skill of both after their rows."""
-        rows = jax.tree.map(lambda *v: jnp.stack(v), *zip(both, walks, strict=True))
-        experts, y = rows[0], jnp.stack(ys)
+        experts = jax.tree.map(lambda *v: jnp.stack(v), *both)
+        walk, y = jax.tree.map(lambda *v: jnp.stack(v), *walks), jnp.stack(ys)
         scored = jax.vmap(
             lambda experts, walk, y: score(
                 skill.at(experts), experts, y, scale, walk, self.settings, self.level
             )
-        )(*rows, y)
+        )(experts, walk, y)
         taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
         for i in (0, 1):
             skill = skill.put(jax.tree.map(lambda v, i=i: v[i], scored.skill), taught[i])
@@ -313,6 +313,14 @@ class SeasonalLearner(AbstractLearner):
         return u, clock, dt
 
     @property
+    def method(self) -> str:
+        """Which part is online EM, and which is not (docs/theory/seasonal.md, section 5)."""
+        return (
+            "seasonal linear-Gaussian model, coefficients by online EM with exact expectations"
+            " (no particles); aggregated with the last value, the season and a short regression"
+        )
+
+    @property
     def units(self) -> Literal["raw", "standard"]:
         """It learns them itself."""
         return "raw"
@@ -331,6 +339,14 @@ class SeasonalLearner(AbstractLearner):
         """The last `lag + 1` rows, what is missing given all rows so far."""
         self.check_lag(lag, state.t)
         return query.recent(self, state, lag, check_real("level", level, 0.0, 1.0))
+
+    def by_horizon(self, state: SeasonalState) -> ByHorizon:
+        """How its forecasts have fared: those of gaps, and those under way along the stream."""
+        record = state.learned.skill.record
+        ends = tuple(2**k for k in range(BINS + 1))
+        return ByHorizon(
+            ends, record.count, record.square, record.last, record.season, record.inside
+        )
 
     def parameters(self, state: SeasonalState) -> dict[str, Array]:
         """Of each column, in its own units: level, noise, and persistence."""

@@ -102,8 +102,12 @@ class Trial(eqx.Module):
             known=choose(columns.known, self.known),
             marks=self.marks,
         )
-        then, old = components, components.trial
-        now = then.path, then.rows.weights, then.noise, then.units
-        kept = jax.tree.map(choose, now, (old.path, old.weights, old.noise, old.units))
-        frozen = Frozen(*kept, old.profiles)
+        now, old = components, components.trial
+        frozen = Frozen(
+            path=jax.tree.map(choose, now.path, old.path),
+            weights=choose(now.rows.weights, old.weights),
+            noise=jax.tree.map(choose, now.noise, old.noise),
+            units=jax.tree.map(choose, now.units, old.units),
+            profiles=old.profiles,
+        )
         return trial, eqx.tree_at(lambda c: c.trial, components, frozen)

@@ -39,6 +39,8 @@ LEAD = 3.0
 """Nats by which the last value leads when it has just been confirmed at a new level."""
 NODES = 15
 """Quantiles whose average is the mean."""
+FEW = 6.0
+"""Values that the prior of a width counts for."""
 SLOW_WIDTH, SLOW_COVER = 0.01, 0.01
 """Least rates of the widths and of the interval's coverage."""
 WIDEST, COVER = 3.0, 1.0
@@ -116,7 +118,13 @@ class Skill(eqx.Module):
         def put(old: Array, new: Array) -> Array:
             return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)
 
-        return jax.tree.map(put, self, new)
+        both = jax.tree.map(put, self, new)
+        # Where little is known of a horizon, its widths go with those of the next row.
+        moved = jnp.where(taught[0], new.width - self.width[:, 0], 0.0)
+        further = jnp.arange(BINS)[:, None] > 0
+        follows = jnp.where(further, FEW / (FEW + _pace(BINS)[:, None] * self.count), 0.0)
+        width = jnp.clip(both.width + follows[None] * moved[:, None], -WIDEST, WIDEST)
+        return eqx.tree_at(lambda s: s.width, both, width)
 
     def weights(self, experts: Experts) -> Float[Array, "e dy"]:
         """Weights w of the experts, at their horizons."""
@@ -164,7 +172,7 @@ class Skill(eqx.Module):
         """At the experts' horizons, after a row with these errors and log densities."""
         # A forecast has some 2^bin values in its bin, which are far from independent: for weights
         # they count as one. Widths and coverage, which average them, learn from more.
-        share, pace = 2.0**-experts.bins, 2.0 ** (-0.5 * experts.bins)
+        share, pace = 2.0**-experts.bins, _pace(BINS)[experts.bins]
         best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
         logs = jnp.maximum(logs - best[None], -CAP)
         keep = 1.0 - (1.0 - KEEP) * share
@@ -172,7 +180,7 @@ class Skill(eqx.Module):
         scores = keep[None] * self.scores + gain
         # An expert that says nothing is not the best of them, whatever it once was.
         best = jnp.max(jnp.where(experts.valid, scores, -jnp.inf), 0)
-        rate = pace * jnp.maximum(1.0 / (self.count + 6.0), SLOW_WIDTH)
+        rate = pace * jnp.maximum(1.0 / (pace * self.count + FEW), SLOW_WIDTH)
         ratio = errors**2
         surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
         width = self.width + 0.5 * rate[None] * jnp.where(experts.valid, surprise, 0.0)
@@ -257,6 +265,11 @@ def score(
         p_value=jnp.where(seen, p_value, jnp.nan),
     )
     return Scored(prediction, far, skill.learn(experts, mixed, errors, logs, y, nu, level))
+
+
+def _pace(bins: int) -> Float[Array, "bins"]:
+    """What a value counts for in widths and coverage, by bin: the root of 1 / its length."""
+    return 2.0 ** (-0.5 * jnp.arange(bins))
 
 
 def _range(walk: RandomWalk, room: float) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:

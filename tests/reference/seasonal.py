@@ -144,6 +144,8 @@ class Reference:
         told = [self.look(model, model.path, self.t) for model in self.models]
         out, far = self.predict(y, told, started)
         self.judge_trial(y, [a.lever for a in told])
+        for record in self.records:
+            record.settle()
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
         seasons = [self.season_alone(i) for i in range(self.d)]
         moved = self.learn(y, told, self.t, belief)

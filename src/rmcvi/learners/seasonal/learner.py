@@ -293,7 +293,7 @@ class SeasonalLearner(AbstractLearner):
             )
         )(experts, walk, y)
         taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
-        for i in (0, 1):
+        for i in (1, 0):  # widths of further rows go with those of the next, which comes last
             skill = skill.put(jax.tree.map(lambda v, i=i: v[i], scored.skill), taught[i])
         return jax.tree.map(lambda v: v[0], scored), skill
 

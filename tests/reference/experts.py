@@ -202,6 +202,7 @@ class Record:
         self.cover, self.count = np.zeros(10), np.zeros(10)
         self.squares, self.products = np.zeros((10, 2, 2)), np.zeros((10, 2))
         self.square = np.zeros(10)
+        self.moved = np.zeros(experts)
 
     @staticmethod
     def bin(horizon: float) -> int:
@@ -241,12 +242,16 @@ class Record:
         logs = mixture.logs(y)
         behind = np.zeros(self.scores.shape[1])  # who says nothing keeps up with the best
         behind[who] = np.maximum(logs - logs.max(), -6)
-        scores = (1 - 0.01 / 2**k) * self.scores[k] + behind / 2**k
+        pace = 1 / np.sqrt(2**k)
+        scores = (1 - 0.01 * pace) * self.scores[k] + pace * behind
         self.scores[k] = np.clip(scores - scores[mixture.who].max(), -12, 0)
         square = mixture.errors(y) ** 2
         surprise = np.clip((NU + 1) * square / (NU + square) - 1, -1, NU)
-        rate = max(1 / (self.count[k] + 6), 0.01) / np.sqrt(2**k)
-        self.width[k, who] = np.clip(self.width[k, who] + 0.5 * rate * surprise, -3, 3)
+        rate = pace * max(1 / (pace * self.count[k] + 6), 0.01)
+        before = self.width[k].copy()
+        self.width[k, who] = np.clip(before[who] + 0.5 * rate * surprise, -3, 3)
+        if k == 0:
+            self.moved = self.width[0] - before
         _, low, high = mixture.band
         missed = level - (low <= y <= high)
         self.cover[k] = np.clip(self.cover[k] + 0.01 * missed / np.sqrt(2**k), -1, 1)
@@ -262,6 +267,13 @@ class Record:
         pace = max(1 / (self.count[k] + 1), 0.001 / 2**k)
         self.square[k] += pace * (square - self.square[k])
         self.count[k] += 1
+
+    def settle(self) -> None:
+        """After a row: widths of further ones go with that of the next, the less the more known."""
+        for k in range(1, 10):
+            share = 6 / (6 + self.count[k] / np.sqrt(2**k))
+            self.width[k] = np.clip(self.width[k] + share * self.moved, -3, 3)
+        self.moved = np.zeros_like(self.moved)
 
 
 def length_of_trial(number: int) -> int:

@@ -4,6 +4,7 @@ The oracle of `rmcvi.learners.seasonal`: predict a row, score it, learn from it.
 covariance form, the state's transition is a square matrix, and double precision hides the rest.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,9 +29,6 @@ class Path:
     C: np.ndarray
     older: list[np.ndarray]
 
-    def copy(self) -> "Path":
-        return Path(self.m.copy(), self.C.copy(), [x.copy() for x in self.older])
-
     def rescale(self, r: np.ndarray, f: np.ndarray) -> None:
         """In units in which z is r z + f."""
         times = len(self.m) // len(r)
@@ -48,7 +46,6 @@ class Model:
     W: np.ndarray
     P: np.ndarray
     path: Path
-    trial: Path
     v: np.ndarray
     slopes: np.ndarray
     volatility: np.ndarray
@@ -121,8 +118,7 @@ class Reference:
             noise = np.full(d, 0.25), np.zeros((d, 6)), np.zeros(d), 0.9 * np.eye(d) + 0.1
             profiles = [np.zeros((p, d)) for p in self.periods]
             rest = np.zeros(d), np.ones(d), profiles, [[] for _ in range(d)]
-            paths = path, path.copy()
-            self.models.append(Model(bent, seasonal, W.copy(), P, *paths, *noise, *rest))
+            self.models.append(Model(bent, seasonal, W.copy(), P, path, *noise, *rest))
         self.known, self.scale = np.zeros(d, bool), np.ones(d)
         self.values, self.noisy = np.ones(d), np.full(d, 6.0)
         self.visits = [np.zeros((p, d)) for p in self.periods]
@@ -130,7 +126,8 @@ class Reference:
         self.walks = [LastValue() for _ in range(d)]
         self.shorts = [Short() for _ in range(d)]
         self.records = [Record(len(self.kinds) + 3) for _ in range(d)]
-        self.old, self.gap = np.zeros(d), np.zeros(d)
+        self.then: Reference | None = None
+        """All of it when the forecast under way was made."""
 
     def step(self, y: np.ndarray) -> dict[str, np.ndarray]:
         """Predict, score, learn."""
@@ -147,6 +144,8 @@ class Reference:
         told = [self.look(model, model.path, self.t) for model in self.models]
         out, far = self.predict(y, told, started)
         self.judge_trial(y, [a.lever for a in told])
+        for record in self.records:
+            record.settle()
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
         seasons = [self.season_alone(i) for i in range(self.d)]
         moved = self.learn(y, told, self.t, belief)
@@ -160,10 +159,8 @@ class Reference:
         over = self.number == 0 or self.age >= length_of_trial(self.number)
         if started and (over or moved):
             self.number, self.age = self.number + 1, 0
-            self.old = np.array([walk.last for walk in self.walks])
-            self.gap = np.array([walk.gap for walk in self.walks])
-            for model in self.models:
-                model.trial = model.path.copy()
+            self.then = None
+            self.then = deepcopy(self)
         return out
 
     def adopt(self) -> None:
@@ -262,23 +259,28 @@ class Reference:
 
     def judge_trial(self, y: np.ndarray, levers: list[np.ndarray]) -> None:
         """The forecast under way goes on one row, and the record of its horizon with it."""
-        d, told = self.d, []
-        for model, lever in zip(self.models, levers, strict=True):
-            told.append(self.look(model, model.trial, self.t, lever))
-        for i, (walk, record) in enumerate(zip(self.walks, self.records, strict=True)):
-            horizon = self.age + 1 + self.gap[i]
-            if self.number == 0 or horizon == 1 or not self.known[i] or np.isnan(y[i]):
+        d, then = self.d, self.then
+        if then is None:
+            return
+        told = [
+            then.look(model, model.path, then.t, lever)
+            for model, lever in zip(then.models, levers, strict=True)
+        ]
+        for i, (walk, record) in enumerate(zip(then.walks, self.records, strict=True)):
+            horizon = self.age + 1 + walk.gap
+            if horizon == 1 or not then.known[i] or np.isnan(y[i]):
                 continue
-            if record.bin(horizon) == record.bin(walk.gap):  # the row itself has taught it
+            if record.bin(horizon) == record.bin(self.walks[i].gap):  # the row has taught it
                 continue
-            said = self.opinions(told, i, True, self.old[i], horizon)
+            said = then.opinions(told, i, True, walk.last, horizon)
             said.insert(-1, None)
             mixture = record.mix(said, self.scale[i], walk, horizon, self.level)
             record.learn(mixture, y[i], horizon, self.level)
-        for model, a in zip(self.models, told, strict=True):
+        then.t += 1
+        for model, a in zip(then.models, told, strict=True):
             m = a.mean.copy()
             m[:d] = np.clip(m[:d], -4, 4)
-            model.trial = Path(m, a.C, [m[-d:].copy(), *model.trial.older[:-1]])
+            model.path = Path(m, a.C, [m[-d:].copy(), *model.path.older[:-1]])
 
     def learn(self, y: np.ndarray, told: list[Look], t: int, belief: np.ndarray) -> bool:
         """All components, one row."""
@@ -356,7 +358,6 @@ class Reference:
         b2_new = np.maximum(b2_new, 1e-12 * a_new**2 + 1e-30)
         r, f = np.sqrt(model.b2 / b2_new), (model.a - a_new) / np.sqrt(b2_new)
         model.path.rescale(r, f)
-        model.trial.rescale(r, f)
         model.v, model.a, model.b2 = model.v * r**2, a_new, b2_new
         model.profiles = [p * r + f for p in model.profiles]
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rmcvi.core.student import quantile
+from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
 from rmcvi.learners.seasonal.experts import Experts, Skill, score
@@ -121,13 +122,15 @@ def test_shares_stay_in_the_simplex() -> None:
 
 @jax.jit
 def _onward(trial: Trial, component: Component, walk: RandomWalk) -> tuple[Trial, Component]:
-    return trial.onward(component, walk, jnp.ones((), bool), jnp.zeros((), bool))
+    return trial.onward(
+        component, Columns.unknown(TINY), walk, jnp.ones((), bool), jnp.zeros((), bool)
+    )
 
 
 def test_lengths_of_trials_are_the_ruler_sequence() -> None:
     """Each starts from the filter as it is then; its rows are 1, 2, .. from the last value."""
     lengths = [8, 16, 8, 32, 8, 16, 8, 64]
-    trial, component, walk = Trial.none(1), Component.prior(TINY), RandomWalk.unknown(1)
+    trial, component, walk = Trial.none(TINY), Component.prior(TINY), RandomWalk.unknown(1)
     assert not trial.running
     starts, horizons = [], []
     for t in range(sum(lengths) + 1):
@@ -138,7 +141,7 @@ def test_lengths_of_trials_are_the_ruler_sequence() -> None:
         if trial.number > number:
             starts.append(t)
         horizons.append(float(trial.horizon[0]))
-        assert component.trial.state.mean[0] == starts[-1]
+        assert component.trial.path.state.mean[0] == starts[-1]
     np.testing.assert_array_equal(np.diff(starts), lengths)
     expected = [h for length in lengths for h in range(1, length + 1)]
     np.testing.assert_array_equal(horizons, [*expected, 1])
@@ -146,10 +149,10 @@ def test_lengths_of_trials_are_the_ruler_sequence() -> None:
 
 def test_the_longest_trial() -> None:
     """Has 512 rows; if the last value was two rows old at its start, it is two rows further off."""
-    trial, component, walk = Trial.none(1), Component.prior(TINY), RandomWalk.unknown(1)
+    trial, component, walk = Trial.none(TINY), Component.prior(TINY), RandomWalk.unknown(1)
     walk = eqx.tree_at(lambda w: (w.last, w.gap), walk, (jnp.full(1, 7.0), jnp.full(1, 2.0)))
     late = eqx.tree_at(lambda t: (t.number, t.age), trial, (jnp.asarray(128), jnp.asarray(510.0)))
     late, component = _onward(late, component, walk)
     assert (late.number, late.horizon[0]) == (128, 512.0)
     late, _ = _onward(late, component, walk)
-    assert (late.number, late.horizon[0], late.last[0]) == (129, 3.0, 7.0)
+    assert (late.number, late.horizon[0], late.walk.last[0]) == (129, 3.0, 7.0)

@@ -23,6 +23,7 @@ without a state-space model are learners themselves, and so is a fleet of many s
 
 from rmcvi.contract.learner import AbstractLearner as AbstractLearner
 from rmcvi.contract.learner import Band as Band
+from rmcvi.contract.learner import ByHorizon as ByHorizon
 from rmcvi.contract.learner import Diagnostics as Diagnostics
 from rmcvi.contract.recursion import AbstractRecursion as AbstractRecursion
 from rmcvi.contract.recursion import Filtered as Filtered

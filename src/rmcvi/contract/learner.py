@@ -31,6 +31,20 @@ class Band(eqx.Module):
     high: Float[Array, "*rows dy"]
 
 
+class ByHorizon(eqx.Module):
+    """How forecasts fared that were made along the way: sums over values, by horizon and column."""
+
+    ends: tuple[int, ...] = eqx.field(static=True)
+    """Horizons ends[k] to ends[k + 1] - 1 are counted together."""
+    count: Float[Array, "bins dy"]
+    square: Float[Array, "bins dy"]
+    """Squared errors; and of the same values, those of the last value and of the season alone."""
+    last: Float[Array, "bins dy"]
+    season: Float[Array, "bins dy"]
+    inside: Float[Array, "bins dy"]
+    """Values inside the interval."""
+
+
 class Diagnostics(eqx.Module):
     """What a learner may know about itself after a step; None where it has no such thing."""
 
@@ -143,6 +157,15 @@ class AbstractLearner(eqx.Module):
         """What has been learned, by name; one that begins with `*.` has an entry per column."""
         del state
         return {}
+
+    def by_horizon(self, state: PyTree) -> ByHorizon | None:
+        """How its forecasts have fared so far, if it keeps a record of them."""
+        del state
+
+    @property
+    def method(self) -> str:
+        """What makes its numbers, in a few words; by default the name of its class."""
+        return type(self).__name__
 
     def diagnostics(self, state: PyTree, info: Any) -> Diagnostics:
         """What the learner knows about itself, from the state and the info of a step."""

@@ -248,6 +248,13 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         return state
 
     @property
+    def method(self) -> str:
+        """The recursion, the model, the family, and how parameters are learned."""
+        names = (type(v).__name__ for v in (self.recursion, self.model, self.family))
+        learned = "gradients" if self.em is None else "online EM, gradients for the rest"
+        return "{} of a {} model with {}; parameters by {}".format(*names, learned)
+
+    @property
     def gradient_window(self) -> int:
         """That of the recursion."""
         return self.recursion.gradient_window

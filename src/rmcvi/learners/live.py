@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from rmcvi.contract import AbstractLearner
+from rmcvi.contract import AbstractLearner, ByHorizon
 from rmcvi.core.checks import check_instance, check_int, check_real
 from rmcvi.learners.checkpoint import load, peek, save
 from rmcvi.learners.chunk import CAPACITY, Program, Watch
@@ -195,6 +195,11 @@ class Live:
         """What has been learned: scalars by name, or with `whole` a model's arrays."""
         with self._alone():
             return parameters(self.learner, self._program.state, self.columns, whole=whole)
+
+    def by_horizon(self) -> ByHorizon | None:
+        """How forecasts have fared so far, if the learner keeps a record of them."""
+        with self._alone():
+            return jax.device_get(self.learner.by_horizon(self._program.state))
 
     def forecast(
         self,

@@ -10,6 +10,7 @@ from rich.table import Table
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import RunDirectory, SameModel
 from rmcvi.app.run.directory import Opened
+from rmcvi.app.run.horizons import horizon_rows
 from rmcvi.app.run.progress import print_summary
 from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable
@@ -36,9 +37,16 @@ def inspect(
     run = Opened(directory, model)
     scores = RunningScores(run.plan.columns, run.kept["scores"])
     summary = scores.summary(run.kept["seconds"], run.kept["counts"])
+    record = run.live.by_horizon()
+    summary["horizons"] = horizon_rows(record, run.plan.columns, scores.variance())
     parameters = run.live.parameters()
     if as_json:
-        everything = {"run": run.plan.to_json(), "summary": summary, "parameters": parameters}
+        everything = {
+            "method": run.live.learner.method,
+            "run": run.plan.to_json(),
+            "summary": summary,
+            "parameters": parameters,
+        }
         print(to_json(everything, indent=1))
         return
     console = Console(highlight=False)
@@ -48,6 +56,7 @@ def inspect(
     for sentence in plan.assumed:
         console.print(printable(sentence), markup=False)
     settings = {k: v for k, v in plan.learner["settings"].items() if v is not None}
+    console.print(f"Method: {run.live.learner.method}", markup=False)
     console.print(f"Settings: {to_json(settings)}", markup=False)
     print_summary(console, summary)
     if parameters:

@@ -17,6 +17,7 @@ from rmcvi.app.report.content import PARAMETERS, STATES, content
 from rmcvi.app.report.forecast import Forecast, forecast
 from rmcvi.app.report.scores import Episode, Scores, episodes, refresh, score, summarise, thin
 from rmcvi.app.run.estimates import Run
+from rmcvi.app.run.horizons import PARTS
 from rmcvi.app.run.reading import read
 from rmcvi.core.files import replace
 from rmcvi.learners import Live
@@ -38,7 +39,8 @@ def write(directory: str | os.PathLike[str], live: Live | None = None) -> Path:
     folder = Path(directory)
     run = read(folder)
     scores = score(run)
-    summary = summarise(run, scores, refresh(folder, run, scores).get("seconds"))
+    kept = refresh(folder, run, scores)
+    summary = summarise(run, scores, kept.get("seconds")) | {"horizons": kept.get("horizons")}
     path = folder / "report.html"
     page = render(run, scores, summary, forecast(folder, run, live))
     replace(path, page.encode("utf-8", "replace"))
@@ -85,6 +87,8 @@ def render(
             no_forecast=None if after else ahead,
             episodes=[_described(run, episode) for episode in found[:EPISODES]],
             more_episodes=max(len(found) - EPISODES, 0),
+            horizons=_horizons(summary.get("horizons")),
+            seasonal=bool(_season(run.about.get("options"))),
             calibration=calibration,
             reliability=calibration and reliability(calibration, run.level),
             histogram=calibration and histogram(calibration),
@@ -95,6 +99,23 @@ def render(
             style=Markup(asset("uPlot.min.css", "vendor") + asset("style.css")),
         )
     )
+
+
+def _horizons(tables: Any) -> list[dict[str, Any]]:
+    """Of all columns, what `learn` wrote; nothing if there is none, or if somebody else did."""
+    rows = tables.get("") if isinstance(tables, dict) else None
+    keys = ("from", "to", "values", *PARTS, "coverage")
+    return [
+        row
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, dict) and all(isinstance(row.get(key), int | float) for key in keys)
+    ]
+
+
+def _season(options: Any) -> Any:
+    """Rows in a season, if there is one."""
+    season = options.get("season") if isinstance(options, dict) else None
+    return season[0] if isinstance(season, list) and season else None
 
 
 def _library() -> str:

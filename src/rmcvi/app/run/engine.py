@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rmcvi.app.run.directory import ESTIMATES, GROWING, PARAMETERS, REJECTED, SUMMARY, Directory
+from rmcvi.app.run.horizons import horizon_rows
 from rmcvi.app.run.output import Appended, Lines, moment, to_stdout
 from rmcvi.app.run.plan import Plan, anchored
 from rmcvi.app.run.progress import Progress
@@ -234,6 +235,8 @@ class Engine:
         """The scores so far; also written to the directory."""
         summary = self.scores.summary(self.seconds, self.met.to_json())
         summary["rejected"] = self._rejected
+        record, variance = self.live.by_horizon(), self.scores.variance()
+        summary["horizons"] = horizon_rows(record, self.live.columns, variance)
         if self.directory is not None:
             self.directory.write(SUMMARY, summary)
         return summary

@@ -88,6 +88,8 @@ class Plan:
     format: int = FORMAT
     path: str = field(default_factory=os.getcwd)
     """The directory that `source` is relative to."""
+    method: str = ""
+    """What makes the numbers, in words; runs of 0.1 do not say."""
     id: str = ""
     """Drawn by chance; its checkpoints hold it, too (runs of 0.1 have none)."""
     fields: list[dict[str, Any]] = field(default_factory=lambda: [f.to_json() for f in FIELDS])
@@ -96,7 +98,7 @@ class Plan:
     @classmethod
     def from_json(cls, plain: dict[str, Any], name: str) -> "Plan":
         """The inverse of `to_json`."""
-        plain = {"fields": [f.to_json() for f in FIRST_FIELDS], "id": "", **plain}
+        plain = {"fields": [f.to_json() for f in FIRST_FIELDS], "id": "", "method": "", **plain}
         lacking = sorted({f.name for f in fields(cls)} - plain.keys())
         if lacking:
             raise Refusal(f"{name}: got no {', '.join(lacking)}, expected what `learn` wrote")
@@ -229,6 +231,7 @@ def make_plan(
         started=started,
         options={**options, "model": plain, "season": [season.period, season.long_period]},
         schema=schema.to_json(),
+        method=learner.method,
         id=uuid.uuid4().hex,
     )
 

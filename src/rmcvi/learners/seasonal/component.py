@@ -43,14 +43,31 @@ class Path(eqx.Module):
         return Path(Companion(mean, cov), self.older * r[None] + f[None])
 
 
+Pairs = list[tuple[Float[Array, "dy"], Float[Array, "dy"]]]
+"""Of each period, the profile at a phase and at the one before."""
+Been = list[tuple[Bool[Array, "2 dy"], Bool[Array, "2 dy"]]]
+"""Of each period, at a phase and at the one before: whether the forecast under way has been there,
+and whether there was a value when it was made."""
+
+
+class Frozen(eqx.Module):
+    """A forecast under way, by which those of its length are judged, and what it rests on."""
+
+    path: Path
+    weights: Float[Array, "*m dy k"]
+    noise: Noise
+    units: Units
+    profiles: list[Float[Array, "*m _ dy"]]
+    """What profiles said at the phases where the forecast has been, in these units."""
+
+
 class Component(eqx.Module):
     """All that one component has learned, in its own standard units."""
 
     rows: Regression
     path: Path
     """The filter."""
-    trial: Path
-    """A forecast under way, by which those of its length are judged."""
+    trial: Frozen
     profiles: list[Float[Array, "_ dy"]]
     noise: Noise
     units: Units
@@ -63,31 +80,54 @@ class Component(eqx.Module):
         d, n = design.size, (design.own + 1) * design.size
         waves = 2 * min(2, design.harmonics)
         path = Path(Companion(jnp.zeros(n), jnp.eye(n)), jnp.zeros((design.older, d)))
-        return cls(
-            rows=Regression.prior(*design.prior()),
-            path=path,
-            trial=path,
-            profiles=[jnp.zeros((period, d)) for period in design.periods],
-            noise=Noise.prior(d, waves + 2),
-            units=Units(jnp.zeros(d), jnp.ones(d)),
-            shift=LevelShift.none(d),
+        rows = Regression.prior(*design.prior())
+        noise, units = Noise.prior(d, waves + 2), Units(jnp.zeros(d), jnp.ones(d))
+        profiles = [jnp.zeros((period, d)) for period in design.periods]
+        trial = Frozen(path, rows.weights, noise, units, profiles)
+        return cls(rows, path, trial, profiles, noise, units, LevelShift.none(d))
+
+    def season(self, columns: Columns, phase: Float[Array, ""], design: Design) -> Pairs:
+        """Each profile at this phase and the one before."""
+        entries = [
+            [(profile[j], count[j] > 0.0) for j in design.places(phase, period)]
+            for profile, count, period in zip(
+                self.profiles, columns.visits, design.periods, strict=True
+            )
+        ]
+        return _resolved(entries, self.path.state.mean[: design.size])
+
+    def season_then(self, been: Been, phase: Float[Array, ""], design: Design) -> Pairs:
+        """The same as it was when the forecast under way was made, in the units of then.
+
+        Where the forecast has not been yet, no row since has taught anything.
+        """
+        r, f = self.units.change(self.trial.units)
+        entries = [
+            [
+                (jnp.where(was, old[j], profile[j] * r + f), known)
+                for j, was, known in zip(design.places(phase, period), *here, strict=True)
+            ]
+            for profile, old, period, here in zip(
+                self.profiles, self.trial.profiles, design.periods, been, strict=True
+            )
+        ]
+        return _resolved(entries, self.trial.path.state.mean[: design.size])
+
+    def as_it_was(self) -> "Component":
+        """The component when the forecast was made, but for its uncertainty and its profiles."""
+        then = self.trial
+        return eqx.tree_at(
+            lambda c: (c.rows.weights, c.path, c.noise, c.units),
+            self,
+            (then.weights, then.path, then.noise, then.units),
         )
 
-    def season(
-        self, columns: Columns, phase: Float[Array, ""], design: Design
-    ) -> list[tuple[Float[Array, "dy"], Float[Array, "dy"]]]:
-        """Each profile at this phase and the one before.
 
-        An empty one falls back on that of the shorter period, the shortest on the last value.
-        """
-        last = self.path.state.mean[: design.size]
-        pairs, back = [], (last, last)
-        for profile, count, period in zip(
-            self.profiles, columns.visits, design.periods, strict=True
-        ):
-            places = design.places(phase, period)
-            back = tuple(
-                jnp.where(count[j] > 0.0, profile[j], b) for j, b in zip(places, back, strict=True)
-            )
-            pairs.append(back)
-        return pairs
+def _resolved(entries: list[list[tuple[Array, Array]]], last: Float[Array, "dy"]) -> Pairs:
+    """Values, where there is one; else that of the shorter period, the last value at first."""
+    pairs, back = [], (last, last)
+    for both in entries:
+        (now, known), (before, then) = both
+        back = jnp.where(known, now, back[0]), jnp.where(then, before, back[1])
+        pairs.append(back)
+    return pairs

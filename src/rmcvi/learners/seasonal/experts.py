@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rmcvi.contract import Band, Prediction
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
 from rmcvi.learners.seasonal.pull import SIMPLE, Pull
+from rmcvi.learners.seasonal.record import Record
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.units import LocationScale, from_asinh, log_slope, to_asinh
 from rmcvi.learners.seasonal.walk import RandomWalk
@@ -38,6 +39,8 @@ LEAD = 3.0
 """Nats by which the last value leads when it has just been confirmed at a new level."""
 NODES = 15
 """Quantiles whose average is the mean."""
+FEW = 6.0
+"""Values that the prior of a width counts for."""
 SLOW_WIDTH, SLOW_COVER = 0.01, 0.01
 """Least rates of the widths and of the interval's coverage."""
 WIDEST, COVER = 3.0, 1.0
@@ -57,6 +60,12 @@ class Experts(eqx.Module):
     def here(self) -> Bool[Array, "bins dy"]:
         """True at each column's bin. Few numbers are chosen faster by masks than by indices."""
         return jnp.arange(BINS)[:, None] == self.bins[None]
+
+    @property
+    def simple(self) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:
+        """What the season (or, where there is none, the last value) and the last value say."""
+        last, season = self.laws.location[-1], self.laws.location[-SIMPLE - 1]
+        return jnp.where(self.valid[-SIMPLE - 1], season, last), last
 
     def transformed(
         self, change: Callable[..., Array], values: Float[Array, "*e dy"], scale: Float[Array, "dy"]
@@ -85,13 +94,14 @@ class Skill(eqx.Module):
     count: Float[Array, "*bins dy"]
     """Values behind them."""
     pull: Pull
+    record: Record
 
     @classmethod
     def unknown(cls, experts: int, size: int) -> "Skill":
         """Nothing seen."""
-        shape = (experts, BINS, size)
-        nothing = jnp.zeros(shape)
-        return cls(nothing, nothing, nothing[0], nothing[0], Pull.unknown(BINS, size))
+        nothing, one = jnp.zeros((experts, BINS, size)), jnp.zeros((BINS, size))
+        pull, record = Pull.unknown(BINS, size), Record.empty(BINS, size)
+        return cls(nothing, nothing, one, one, pull, record)
 
     def at(self, experts: Experts) -> "Skill":
         """At the experts' horizons."""
@@ -108,7 +118,13 @@ class Skill(eqx.Module):
         def put(old: Array, new: Array) -> Array:
             return jnp.where(jnp.broadcast_to(taught, old.shape), new[..., None, :], old)
 
-        return jax.tree.map(put, self, new)
+        both = jax.tree.map(put, self, new)
+        # Where little is known of a horizon, its widths go with those of the next row.
+        moved = jnp.where(taught[0], new.width - self.width[:, 0], 0.0)
+        further = jnp.arange(BINS)[:, None] > 0
+        follows = jnp.where(further, FEW / (FEW + _pace(BINS)[:, None] * self.count), 0.0)
+        width = jnp.clip(both.width + follows[None] * moved[:, None], -WIDEST, WIDEST)
+        return eqx.tree_at(lambda s: s.width, both, width)
 
     def weights(self, experts: Experts) -> Float[Array, "e dy"]:
         """Weights w of the experts, at their horizons."""
@@ -154,17 +170,17 @@ class Skill(eqx.Module):
         level: float,
     ) -> "Skill":
         """At the experts' horizons, after a row with these errors and log densities."""
-        # A forecast has some 2^bin values in its bin, which are far from independent: for weights
-        # they count as one. Widths and coverage, which average them, learn from more.
-        share, pace = 2.0**-experts.bins, 2.0 ** (-0.5 * experts.bins)
+        # A forecast has some 2^bin values in its bin, which are far from independent: they count
+        # for as many as the root of it, and for the pull, which is about squares, for one.
+        share, pace = 2.0**-experts.bins, _pace(BINS)[experts.bins]
         best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
         logs = jnp.maximum(logs - best[None], -CAP)
-        keep = 1.0 - (1.0 - KEEP) * share
-        gain = share[None] * jnp.where(experts.valid, logs, 0.0)
+        keep = 1.0 - (1.0 - KEEP) * pace
+        gain = pace[None] * jnp.where(experts.valid, logs, 0.0)
         scores = keep[None] * self.scores + gain
         # An expert that says nothing is not the best of them, whatever it once was.
         best = jnp.max(jnp.where(experts.valid, scores, -jnp.inf), 0)
-        rate = pace * jnp.maximum(1.0 / (self.count + 6.0), SLOW_WIDTH)
+        rate = pace * jnp.maximum(1.0 / (pace * self.count + FEW), SLOW_WIDTH)
         ratio = errors**2
         surprise = jnp.clip((nu + 1.0) * ratio / (nu + ratio) - 1.0, -1.0, nu)
         width = self.width + 0.5 * rate[None] * jnp.where(experts.valid, surprise, 0.0)
@@ -176,6 +192,7 @@ class Skill(eqx.Module):
             jnp.clip(cover, -COVER, COVER),
             self.count + 1.0,
             self.pull.learn(y - mixed.mean, mixed.away, self.count, share),
+            self.record.add(y, mixed.band.mean, inside, experts.simple),
         )
 
     def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":
@@ -248,6 +265,11 @@ def score(
         p_value=jnp.where(seen, p_value, jnp.nan),
     )
     return Scored(prediction, far, skill.learn(experts, mixed, errors, logs, y, nu, level))
+
+
+def _pace(bins: int) -> Float[Array, "bins"]:
+    """What a value counts for in weights, widths and coverage: the root of 1 / the bin's length."""
+    return 2.0 ** (-0.5 * jnp.arange(bins))
 
 
 def _range(walk: RandomWalk, room: float) -> tuple[Float[Array, "dy"], Float[Array, "dy"]]:

@@ -157,7 +157,7 @@ def _express(component: Component, units: Units) -> Component:
     return Component(
         rows=component.rows,
         path=component.path.expressed(r, f),
-        trial=component.trial.expressed(r, f),
+        trial=component.trial,
         profiles=[profile * r[None] + f[None] for profile in component.profiles],
         noise=eqx.tree_at(lambda n: n.variance, noise, noise.variance * r**2),
         units=units,

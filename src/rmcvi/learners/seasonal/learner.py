@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from rmcvi.contract import AbstractLearner, Band, Prediction
+from rmcvi.contract import AbstractLearner, Band, ByHorizon, Prediction
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
@@ -24,7 +24,7 @@ from rmcvi.learners.seasonal import query
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design, seasonal_lags
-from rmcvi.learners.seasonal.experts import Experts, Scored, Skill, score
+from rmcvi.learners.seasonal.experts import BINS, Experts, Scored, Skill, score
 from rmcvi.learners.seasonal.learn import Value, learn
 from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
 from rmcvi.learners.seasonal.predict import Row, predict
@@ -163,7 +163,7 @@ class SeasonalLearner(AbstractLearner):
                 walk=RandomWalk.unknown(d),
                 short=ShortRegression.unknown(d),
                 skill=Skill.unknown(m + 3, d),
-                trial=Trial.none(d),
+                trial=Trial.none(self.design),
             ),
             recent=Recent.empty(rows, d, self.design.width),
             exogenous=Exogenous.unknown(self.design.width),
@@ -232,21 +232,30 @@ class SeasonalLearner(AbstractLearner):
         last = LocationScale(walk.last, walk.deviation)
         known = columns.known & started
         predicted, laws = jax.vmap(
-            lambda c, mask: predict(c, c.path, columns, mask, row, self.design)
+            lambda c, mask: predict(
+                c, c.path, c.season(columns, row.phase, self.design), mask, row, self.design
+            )
         )(components, kind.mask)
         short = learned.short.predict(walk, season)
         experts = assemble(laws, season, short.law, last, self.transforms, walk.gap, known)
-        components, forecast = trial_forecast(
-            components, columns, kind.mask, row, predicted.leverage, self.design
+        been = trial.been(columns, row.phase, self.design)
+        components, forecast, season_then = trial_forecast(
+            components, been, kind.mask, row, predicted.leverage, self.design
         )
-        running = known & trial.running & (trial.horizon > 1.5)
-        last = LocationScale(trial.last, walk.deviation)
-        silent = LocationScale(trial.last, jnp.full(self.dim_obs, jnp.nan))
-        later = assemble(forecast, season, silent, last, self.transforms, trial.horizon, running)
+        running = known & trial.known & trial.running & (trial.horizon > 1.5)
+        last = LocationScale(trial.walk.last, trial.walk.deviation)
+        silent = LocationScale(trial.walk.last, jnp.full(self.dim_obs, jnp.nan))
+        later = assemble(
+            forecast, season_then, silent, last, self.transforms, trial.horizon, running
+        )
         # A row teaches a horizon once, by its own prediction rather than the forecast under way.
         running = running & (later.bins != experts.bins)
         scored, skill = self._score(
-            learned.skill, (experts, later), (y, jnp.where(running, y, jnp.nan)), columns, walk
+            learned.skill,
+            (experts, later),
+            (y, jnp.where(running, y, jnp.nan)),
+            (walk, trial.walk),
+            columns.scale,
         )
         belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
@@ -258,7 +267,9 @@ class SeasonalLearner(AbstractLearner):
         columns = columns.restart(jnp.any(moved, 0))
         confirmed = scored.far & walk.confirms(y, settings.gate)
         walked = walk.learn(y, scored.far, settings.gate)
-        trial, components = trial.onward(components, walked, started, jnp.any(moved))
+        trial, components = trial.at(been, row.phase, self.design).onward(
+            components, columns, walked, started, jnp.any(moved)
+        )
         taught = ~jnp.isnan(y) & ~scored.far & (walk.repeats < STUCK)
         shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
         new = (walked, shorter, skill.trust_last(confirmed), trial)
@@ -270,18 +281,19 @@ class SeasonalLearner(AbstractLearner):
         skill: Skill,
         both: tuple[Experts, Experts],
         ys: tuple[Float[Array, "dy"], Float[Array, "dy"]],
-        columns: Columns,
-        walk: RandomWalk,
+        walks: tuple[RandomWalk, RandomWalk],
+        scale: Float[Array, "dy"],
     ) -> tuple[Scored, Skill]:
         """What the first experts say of their row, and the skill of both after their rows."""
-        experts, y = jax.tree.map(lambda *v: jnp.stack(v), *both), jnp.stack(ys)
+        experts = jax.tree.map(lambda *v: jnp.stack(v), *both)
+        walk, y = jax.tree.map(lambda *v: jnp.stack(v), *walks), jnp.stack(ys)
         scored = jax.vmap(
-            lambda experts, y: score(
-                skill.at(experts), experts, y, columns.scale, walk, self.settings, self.level
+            lambda experts, walk, y: score(
+                skill.at(experts), experts, y, scale, walk, self.settings, self.level
             )
-        )(experts, y)
+        )(experts, walk, y)
         taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
-        for i in (0, 1):
+        for i in (1, 0):  # widths of further rows go with those of the next, which comes last
             skill = skill.put(jax.tree.map(lambda v, i=i: v[i], scored.skill), taught[i])
         return jax.tree.map(lambda v: v[0], scored), skill
 
@@ -299,6 +311,14 @@ class SeasonalLearner(AbstractLearner):
         if self.phase_input:
             u, clock = u[1:], jnp.where(jnp.isnan(u[0]), clock, u[0] % turn)
         return u, clock, dt
+
+    @property
+    def method(self) -> str:
+        """Which part is online EM, and which is not (docs/theory/seasonal.md, section 5)."""
+        return (
+            "seasonal linear-Gaussian model, coefficients by online EM with exact expectations"
+            " (no particles); aggregated with the last value, the season and a short regression"
+        )
 
     @property
     def units(self) -> Literal["raw", "standard"]:
@@ -319,6 +339,14 @@ class SeasonalLearner(AbstractLearner):
         """The last `lag + 1` rows, what is missing given all rows so far."""
         self.check_lag(lag, state.t)
         return query.recent(self, state, lag, check_real("level", level, 0.0, 1.0))
+
+    def by_horizon(self, state: SeasonalState) -> ByHorizon:
+        """How its forecasts have fared: those of gaps, and those under way along the stream."""
+        record = state.learned.skill.record
+        ends = tuple(2**k for k in range(BINS + 1))
+        return ByHorizon(
+            ends, record.count, record.square, record.last, record.season, record.inside
+        )
 
     def parameters(self, state: SeasonalState) -> dict[str, Array]:
         """Of each column, in its own units: level, noise, and persistence."""

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from rmcvi.learners.seasonal.columns import Columns
-from rmcvi.learners.seasonal.component import Component, Path
+from rmcvi.learners.seasonal.component import Been, Component, Frozen, Pairs
 from rmcvi.learners.seasonal.design import Design
 from rmcvi.learners.seasonal.experts import Experts, bin_of
 from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.pull import SIMPLE
-from rmcvi.learners.seasonal.units import LocationScale
+from rmcvi.learners.seasonal.units import LocationScale, Units
 
 
 def season_alone(
@@ -19,28 +19,26 @@ def season_alone(
 ) -> LocationScale:
     """What the season alone says, in raw units; its deviation is NaN if there is none."""
     first = jax.tree.map(lambda v: v[0], components)
-    size = design.size
-    if not design.periods:
-        return LocationScale(jnp.zeros(size), jnp.full(size, jnp.nan))
-    known = columns.visits[0][design.places(phase, design.periods[0])[0]] > 0.0
-    profile = first.season(columns, phase, design)[-1][0]
-    law = first.units.location_scale(profile, jnp.ones(size))
-    return LocationScale(law.location, jnp.where(known, law.deviation, jnp.nan))
+    pairs = first.season(columns, phase, design)
+    visits = [
+        v[design.places(phase, p)[0]] for v, p in zip(columns.visits, design.periods, strict=True)
+    ]
+    return _season_law(first.units, pairs, [v > 0.0 for v in visits])
 
 
 def trial_forecast(
     components: Component,
-    columns: Columns,
+    been: Been,
     mask: Float[Array, "m k"],
     row: Row,
     leverage: Float[Array, "m dy"],
     design: Design,
-) -> tuple[Component, LocationScale]:
-    """The forecast under way, one row on, and what it says of this row.
+) -> tuple[Component, LocationScale, LocationScale]:
+    """The forecast under way, one row on, and what it and the season of its time say of this row.
 
     Args:
         components: what was learned; the paths of the forecast are in it.
-        columns: what all components share.
+        been: whether the forecast has been at this phase, and at the one before.
         mask: inputs that each component uses.
         row: what is known of the row before it is seen.
         leverage: that of the row itself; its coefficients are taken to be as uncertain as those,
@@ -48,13 +46,33 @@ def trial_forecast(
         design: sizes and places of the inputs.
     """
 
-    def one(component: Component, mask: Array, leverage: Array) -> tuple[Path, LocationScale]:
-        path = component.trial
-        predicted, law = predict(component, path, columns, mask, row, design, leverage)
-        return component.trial.onward(predicted.joint.unseen(design.size), design), law
+    def one(
+        component: Component, mask: Array, leverage: Array
+    ) -> tuple[Frozen, LocationScale, LocationScale]:
+        pairs = component.season_then(been, row.phase, design)
+        then = component.as_it_was()
+        predicted, law = predict(then, then.path, pairs, mask, row, design, leverage)
+        path = then.path.onward(predicted.joint.unseen(design.size), design)
+        profiles = [
+            profile.at[design.places(row.phase, period)[0]].set(now)
+            for profile, period, (now, _) in zip(
+                component.trial.profiles, design.periods, pairs, strict=True
+            )
+        ]
+        new = eqx.tree_at(lambda t: (t.path, t.profiles), component.trial, (path, profiles))
+        return new, law, _season_law(then.units, pairs, [known[0] for _, known in been])
 
-    paths, laws = jax.vmap(one)(components, mask, leverage)
-    return eqx.tree_at(lambda c: c.trial, components, paths), laws
+    frozen, laws, alone = jax.vmap(one)(components, mask, leverage)
+    new = eqx.tree_at(lambda c: c.trial, components, frozen)
+    return new, laws, jax.tree.map(lambda v: v[0], alone)
+
+
+def _season_law(units: Units, pairs: Pairs, known: list[Bool[Array, "dy"]]) -> LocationScale:
+    """The longest profile in raw units, where the shortest has a value."""
+    if not pairs:
+        return LocationScale(jnp.zeros_like(units.centre), jnp.full_like(units.centre, jnp.nan))
+    law = units.location_scale(pairs[-1][0], jnp.ones_like(units.centre))
+    return LocationScale(law.location, jnp.where(known[0], law.deviation, jnp.nan))
 
 
 def assemble(

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.core.regression import Regression
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.companion import Companion
-from rmcvi.learners.seasonal.component import Component, Path
+from rmcvi.learners.seasonal.component import Component, Pairs, Path
 from rmcvi.learners.seasonal.design import BOUND, Design
 from rmcvi.learners.seasonal.units import LocationScale, to_asinh
 
@@ -54,7 +54,7 @@ class RowPrediction(eqx.Module):
 def predict(
     component: Component,
     path: Path,
-    columns: Columns,
+    season: Pairs,
     mask: Float[Array, "k"],
     row: Row,
     design: Design,
@@ -65,7 +65,7 @@ def predict(
     Args:
         component: what was learned.
         path: where the filter, or a forecast, is.
-        columns: what all components share.
+        season: the profiles at this phase and the one before.
         mask: inputs that the component uses.
         row: what is known of the row before it is seen.
         design: sizes and places of the inputs.
@@ -73,8 +73,7 @@ def predict(
     """
     past = path.state.past(design.size)
     waves, first_waves = design.season(row.phase)
-    pairs = component.season(columns, row.phase, design)
-    phi = mask[None] * design.inputs(past, path.older, pairs, waves, row.u)
+    phi = mask[None] * design.inputs(past, path.older, season, waves, row.u)
     rows, noise = component.rows, component.noise
     mu = jnp.clip(jnp.sum(rows.weights * phi, 1), -BOUND, BOUND)
     white = jnp.zeros_like(phi)

@@ -43,7 +43,8 @@ def smooth(
 
     def forward(path, row):
         now = Row(row.u, row.phase, one)
-        predicted, _ = predict(component, path, columns, kind.mask, now, design)
+        season = component.season(columns, now.phase, design)
+        predicted, _ = predict(component, path, season, kind.mask, now, design)
         z, seen = standardised(component, columns, kind.asinh, row.y)
         error = jnp.where(seen, z - predicted.mu, 0.0)
         ratio, doubt = error**2 / predicted.variance, jnp.zeros_like(error)

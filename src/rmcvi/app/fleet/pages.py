@@ -11,8 +11,7 @@ from markupsafe import Markup
 from rmcvi.app import report
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.fleet.output import lines_of
-from rmcvi.app.fleet.plan import REPORT
-from rmcvi.app.run.directory import ESTIMATES, RUN
+from rmcvi.app.run.directory import ESTIMATES, REPORT, RUN
 from rmcvi.app.run.speech import printable
 from rmcvi.core.files import replace, to_json
 

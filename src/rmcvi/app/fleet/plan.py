@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rmcvi.app.run.directory import FLEET
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.speech import Refusal
 from rmcvi.core.files import replace as write_whole
 from rmcvi.core.files import to_json
 
-FLEET, REPORT = "fleet.json", "report.html"
 FORMAT = 2
 FORMS = ("jsonl", "parquet")
 """Of the estimates."""

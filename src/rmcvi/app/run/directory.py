@@ -23,6 +23,8 @@ RUN, ESTIMATES, PARAMETERS, REJECTED = (
 CHECKPOINT, PREVIOUS = "checkpoint.rmcvi", "checkpoint-previous.rmcvi"
 SUMMARY, REPORT = "summary.json", "report.html"
 GROWING = (ESTIMATES, PARAMETERS, REJECTED)
+FLEET = "fleet.json"
+"""Instead of `RUN` in a directory of many streams."""
 OURS = (*GROWING, CHECKPOINT, PREVIOUS, SUMMARY, REPORT, RUN)
 REMEMBERED = {"rows": int, "bytes": dict, "scores": dict, "counts": dict, "seconds": float}
 NO_LOCK = (errno.EBADF, errno.ENOTSUP, errno.ENOLCK)
@@ -191,6 +193,8 @@ def read_about(path: Path) -> dict[str, Any]:
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
     except OSError:
+        if (path / FLEET).exists():
+            raise Refusal(f"{path}: holds many streams; see `rmcvi fleet --help`") from None
         raise Refusal(f"{path}: holds no run, expected {RUN}; see `rmcvi learn`") from None
     except (ValueError, RecursionError):
         raise Refusal(f"{file}: got no JSON, expected what `learn` wrote") from None
@@ -213,7 +217,7 @@ def check_free(path: Path, force: bool) -> None:
     try:
         Directory.open(path)
     except Refusal:
-        what = f"holds a {there[0]} that belongs to no run"
+        what = f"holds {there[0]}, which belongs to no run"
         raise Refusal(f"{path}: {what}, expected an empty directory or a run") from None
     if not force:
         again = f"`rmcvi resume {path}` goes on with it, --force starts anew"

@@ -157,9 +157,14 @@ class Stream:
         late, rows = self.counts.late, self.counts.rows
         if self.rules.on_bad_row != "error" or late < least or late <= LATE_SHARE * rows:
             return
+        used = {*self.schema.columns, *self.schema.inputs, *self.schema.time}
+        others = [name for name in self.schema.names if name not in used]
+        key = others[0] if others else None
+        many = f"`rmcvi fleet --key {key}` learns the streams that {key!r} tells apart; or "
         raise DataError(
             f"{self.name}: {late} of {rows} rows do not have a later time than the row before;"
-            f" sort it by {self.schema.time[0]!r}, or read it without times (--time none)"
+            f" {many if key else ''}sort it by {self.schema.time[0]!r}, or read it without"
+            " times (--time none)"
         )
 
     def _is_units(self, record: Record) -> bool:

@@ -2,7 +2,6 @@
 
 import hmac
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from rmcvi.app.serve.intake import Intake
 from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.server import Service, tokens
 from rmcvi.app.serve.webhook import SIGNATURE, Webhook
-from tests.serve._running import JSON, Running, ask, row
+from tests.serve._running import JSON, Running, ask, row, shown
 
 SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
 
@@ -197,26 +196,3 @@ def test_killed_it_goes_on_to_the_byte(
     subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)
     whole, found = (tmp_path / name / "estimates.jsonl" for name in ("whole", "run"))
     assert found.read_bytes() == whole.read_bytes()
-
-
-def shown(port: int, folder: Path) -> str:
-    """The page as a browser has made it, once it has rows."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("Debian's chromium is not installed")
-    words = [
-        f"http://127.0.0.1:{port}/",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--dump-dom",
-    ]
-    words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
-    page = ""
-    for _ in range(5):  # virtual time may be up before a busy machine has answered
-        page = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=120.0
-        ).stdout
-        if "data-rows" in page:
-            break
-    return page

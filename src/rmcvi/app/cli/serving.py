@@ -180,9 +180,6 @@ class ManyStreams:
         plan = wanted.plan(self._room.place, self._first(wanted))
         own = f"Left out, for it holds text: {self._key}."  # it is what tells the streams apart
         plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
-        if plan.live().learner.units != "raw":
-            what = "needs standardised columns, which many streams do not have yet"
-            raise Refusal(f"--model: {wanted.model} {what}; expected seasonal")
         FleetPlan(plan, self._key, 1).write(self._out)
         progress.say([*plan.assumed, f"Streams: by {self._key!r}."])
         return self._open()

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 JSON = {"content_type": "application/json"}
 
@@ -73,3 +76,26 @@ class Running:
         """If it still runs."""
         self.process.kill()
         self.process.communicate()
+
+
+def shown(port: int, folder: Path) -> str:
+    """The page as a browser has made it, once it has rows."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("Debian's chromium is not installed")
+    words = [
+        f"http://127.0.0.1:{port}/",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+    ]
+    words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
+    page = ""
+    for _ in range(5):  # virtual time may be up before a busy machine has answered
+        page = subprocess.run(
+            [program, *words], capture_output=True, text=True, timeout=120.0
+        ).stdout
+        if "data-rows" in page:
+            break
+    return page

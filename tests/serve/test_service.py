@@ -1,8 +1,8 @@
 """The service as people and machines meet it: real processes, real requests."""
 
+import errno
 import hmac
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.serve.hub import Hub
-from rmcvi.app.serve.intake import Intake
+from rmcvi.app.serve.intake import Intake, Keys, Rate
 from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.server import Service, tokens
 from rmcvi.app.serve.webhook import SIGNATURE, Webhook
-from tests.serve._running import JSON, Running, ask, row
+from tests.serve._running import JSON, Running, ask, row, shown
 
 SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
 
@@ -76,6 +77,29 @@ def test_what_is_refused(service: Callable[..., int], tmp_path: Path) -> None:
     assert (tmp_path / "run/rows.jsonl").read_bytes() == b""
     assert ask(port, "/rows", b"a,b\n1,2\n", content_type="text/csv") == (202, {"rows": 1})
     assert (tmp_path / "run/rows.jsonl").read_text() == '{"a": 1.0, "b": 2.0}\n'
+
+
+def test_what_there_is_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many rows a second, too many streams, a full disk: said, and the next row is taken."""
+    intake = Intake(Journal(tmp_path), keys=Keys("id", 1), rate=Rate(0.2))
+    made = Service(Hub(tmp_path, keyed=True), intake, None, ("127.0.0.1", 0))
+    try:
+        rows = [{"id": "a", "v": 1}, {"id": "b", "v": 2}]
+        status, told = ask(made.port, "/rows", rows, **JSON)
+        assert (status, told["rows"], told["left_out"]) == (202, 1, 1)
+        assert ask(made.port, "/rows", rows[1:], **JSON)[0] == 422
+        assert ask(made.port, "/rows", rows[:1] * 2, **JSON)[0] == 429
+        with monkeypatch.context() as patch:
+            full = OSError(errno.ENOSPC, "No space left on device")
+            patch.setattr("rmcvi.app.serve.journal.os.statvfs", Mock(side_effect=full))
+            status, told = ask(made.port, "/rows", rows[:1], **JSON)
+            assert status == 507 and "No space" in told["error"]
+        assert "rmcvi_rows_left_out 2.0" in ask(made.port, "/metrics")[1]
+        assert ask(made.port, "/api/streams")[1]["streams"] == []
+    finally:
+        made.close()
+        intake.journal.close()
+    assert intake.journal.path.read_text() == '{"id": "a", "v": 1}\n'
 
 
 def test_tokens(service: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,26 +221,3 @@ def test_killed_it_goes_on_to_the_byte(
     subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)
     whole, found = (tmp_path / name / "estimates.jsonl" for name in ("whole", "run"))
     assert found.read_bytes() == whole.read_bytes()
-
-
-def shown(port: int, folder: Path) -> str:
-    """The page as a browser has made it, once it has rows."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("Debian's chromium is not installed")
-    words = [
-        f"http://127.0.0.1:{port}/",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--dump-dom",
-    ]
-    words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
-    page = ""
-    for _ in range(5):  # virtual time may be up before a busy machine has answered
-        page = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=120.0
-        ).stdout
-        if "data-rows" in page:
-            break
-    return page

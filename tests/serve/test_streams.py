@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fleet._fleets import CHEAP, MODEL, output
-from tests.serve._running import JSON, Running, ask, row
+from tests.serve._running import JSON, Running, ask, row, shown
 
 KEYS = ("pump 1", "pump 2", "=<b>pump</b>")
 
@@ -42,7 +42,9 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
 
 
 @pytest.mark.slow
-def test_killed_it_is_the_fleet_of_its_rows(running: Callable[[], Running], tmp_path: Path) -> None:
+def test_killed_it_is_the_fleet_of_its_rows(
+    running: Callable[[], Running], tmp_path: Path, subtests: Any
+) -> None:
     """Rows by POST, a kill, the rest; the estimates are those of `rmcvi fleet` on all rows."""
     first = running()
     assert ask(first.port, "/rows", rows(0, 60), **JSON) == (202, {"rows": 160})
@@ -60,6 +62,10 @@ def test_killed_it_is_the_fleet_of_its_rows(running: Callable[[], Running], tmp_
     second.wait_for(581)
     assert ask(second.port, "/rows", other, **JSON)[0] == 422
     _ask_of_a_stream(second.port)
+    with subtests.test("page"):
+        page = shown(second.port, tmp_path)
+        assert 'data-rows="' in page and page.count("<canvas") == 2
+        assert "=&lt;b&gt;pump&lt;/b&gt;" in page and "<b>pump" not in page
     assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
     words = ["fleet", "run/rows.jsonl", "--key", "sensor", "--out", "whole", "--shards", "1"]
     command = [sys.executable, "-m", "rmcvi", *words, "--model", MODEL, "--quiet"]

@@ -6,6 +6,7 @@ one for writing. A token is never part of an address: addresses are logged.
 
 import asyncio
 import hmac
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -238,7 +239,9 @@ class Web:
         if not rows:
             return _sorry(sentence, 422)
         if seconds := intake.wait(len(rows)):
-            return _sorry("too many rows a second (--max-rate)", 429, retry_after=f"{seconds:.0f}")
+            return _sorry(
+                "too many rows a second (--max-rate)", 429, retry_after=str(math.ceil(seconds))
+            )
         try:
             await asyncio.to_thread(intake.journal.add, rows)
         except OSError as error:

@@ -257,6 +257,7 @@ def test_questions_are_answered(folder: Path) -> None:
     ranked = opened.ranked()
     assert len(ranked) == KEYS and {"key", "failure", "coverage"} <= ranked[0].keys()
     assert {row["key"] for row in ranked if row["columns"] < 2} == {"pump 3"}
+    assert next(row for row in ranked if row["key"] == "pump 2")["alarm_rows"] > 30
     assert opened.sentences()[-1].endswith("in some of the columns: 1.")
     stream = opened.stream("pump 0")
     assert stream.forecast([None] * 3, 0.9).shape == (3, 2, 3)

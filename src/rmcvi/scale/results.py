@@ -70,6 +70,7 @@ class Tally(eqx.Module):
         scored = ~jnp.isnan(y) & ~jnp.isnan(results.mean) & ~jnp.isnan(self.last)
         inside = (y >= results.low) & (y <= results.high)
         drifted = (results.alarms & int(Alarm.DRIFT)) != 0
+        unusual = (results.anomaly > limit) | (results.counts.dead > 0.0)
 
         def total(old: Array, new: Array) -> Array:
             return old + jnp.where(scored, new, 0.0)
@@ -82,7 +83,7 @@ class Tally(eqx.Module):
             repeat=total(self.repeat, (y - self.last) ** 2),
             inside=self.inside + (scored & inside),
             log_score=self.log_score + jnp.nan_to_num(results.log_score),
-            alarms=self.alarms + ((results.alarms != 0) | jnp.any(results.anomaly > limit)),
+            alarms=self.alarms + ((results.alarms != 0) | jnp.any(unusual)),
             failing=results.failure,
             drifts=self.drifts + drifted,
             recoveries=results.recoveries,

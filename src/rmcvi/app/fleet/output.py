@@ -98,7 +98,9 @@ class Parquet:
         if field.kind == INTEGER:
             return pl.Series(told.numbers, dtype=pl.Int64)
         if field.kind == TEXTS:
-            return pl.Series(map(list, told.estimates.alarms), dtype=pl.List(pl.String))
+            kinds = {alarms: i for i, alarms in enumerate(dict.fromkeys(told.estimates.alarms))}
+            few = pl.Series(list(map(list, kinds)), dtype=pl.List(pl.String))
+            return few.gather([kinds[alarms] for alarms in told.estimates.alarms])
         if field.kind == TIME:
             times = np.array([np.nan if time is None else time for time in told.times])
             series = pl.Series(times, dtype=pl.Float64, nan_to_null=True)

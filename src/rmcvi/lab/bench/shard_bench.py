@@ -1,9 +1,10 @@
 """A shard of `rmcvi fleet` from file to file: what a row, a stream and a checkpoint cost.
 
-One process, one column per stream, as many rows of each as it takes to be past the warm-up; the
-rate is that of the rows after it.
+One process, as many rows of each stream as it takes to be past the warm-up; the rate is that of the
+rows after it, by processor time, with a checkpoint every half minute.
 """
 
+import resource
 import tempfile
 import time
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ import numpy as np
 from rmcvi.app.cli.simulate import rhythm
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.fleet.store import Store
 from rmcvi.app.run.plan import make_plan
 from rmcvi.app.sources import first_stream, read
 
@@ -24,8 +26,8 @@ ASKED = 100_000.0
 """Rows a second and core after the warm-up."""
 
 
-def shard(streams: int, length: int, columns: int = 1) -> dict[str, Any]:
-    """Numbers of one shard with so many streams of so many rows."""
+def shard(streams: int, length: int, columns: int = 1, form: str = "jsonl") -> dict[str, Any]:
+    """Numbers of one shard with so many streams of so many rows and columns."""
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "rows.csv", Path(folder) / "run"
         _write(source, streams, length, columns)
@@ -44,9 +46,10 @@ def shard(streams: int, length: int, columns: int = 1) -> dict[str, Any]:
             checkpoint_every=10**9,
         )
         out.mkdir()
-        FleetPlan(plan, "sensor", 1).write(out)
+        FleetPlan(plan, "sensor", 1, form=form).write(out)
         found = _run(out, streams)
-    return {f"{name}_{streams}": value for name, value in found.items()}
+    case = f"{streams}_{columns}_{form}"
+    return {f"{name}_{case}": value for name, value in found.items()}
 
 
 def _write(path: Path, streams: int, length: int, columns: int) -> None:
@@ -74,13 +77,18 @@ def _run(out: Path, streams: int) -> dict[str, Any]:
         rows, busy = told.rows, time.process_time()
     saved, size = one.checkpoint_seconds, one.streams.block.fresh.nbytes
     one.close()
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
-    Shard(out, 0).close()
+    store = Store(out / FleetPlan.read(out).folder(0))
+    store.load()
+    states = [np.array(store.get(key).state) for key in store]
     back = time.perf_counter() - begun
+    assert len(states) == streams
     return {
         "shard_per_second": (rows - timed) / costs if costs else np.nan,
         "shard_first_batch_seconds": first,
         "shard_checkpoint_seconds": saved,
         "shard_recovery_seconds": back,
         "shard_bytes_per_stream": size,
+        "shard_peak_megabytes": held / 1024.0,
     }

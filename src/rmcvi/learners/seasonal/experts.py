@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.contract import Band, Prediction
+from rmcvi.core import tree
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
 from rmcvi.learners.seasonal.pull import SIMPLE, Pull
 from rmcvi.learners.seasonal.record import Record
@@ -192,7 +193,12 @@ class Skill(eqx.Module):
             jnp.clip(cover, -COVER, COVER),
             self.count + 1.0,
             self.pull.learn(y - mixed.mean, mixed.away, self.count, share),
-            self.record.add(y, mixed.band.mean, inside, experts.simple),
+            # Before the first value nobody knew anything.
+            tree.where(
+                self.count > 0.0,
+                self.record.add(y, mixed.band.mean, inside, experts.simple),
+                self.record,
+            ),
         )
 
     def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":

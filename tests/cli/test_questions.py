@@ -132,6 +132,10 @@ def test_inspect_and_report(folder: Path, ask: Any) -> None:
     told = json.loads(ask("inspect", "rmcvi-demo", "--json").out)
     summary = json.loads((folder / "rmcvi-demo" / "summary.json").read_text())
     assert told["summary"]["overall"] == summary["overall"]
+    assert told["summary"]["horizons"] == summary["horizons"]
+    assert told["summary"]["horizons"][""][0]["values"] > 1000
+    run = json.loads((folder / "rmcvi-demo" / "run.json").read_text())
+    assert told["method"] == run["method"] and "online EM with exact expect" in told["method"]
     (folder / "rmcvi-demo" / "report.html").unlink()
     assert ask("report", "rmcvi-demo").out.strip() == "rmcvi-demo/report.html"
     page = (folder / "rmcvi-demo" / "report.html").read_text(encoding="utf-8")

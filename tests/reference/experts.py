@@ -243,7 +243,7 @@ class Record:
         behind = np.zeros(self.scores.shape[1])  # who says nothing keeps up with the best
         behind[who] = np.maximum(logs - logs.max(), -6)
         pace = 1 / np.sqrt(2**k)
-        scores = (1 - 0.01 * pace) * self.scores[k] + pace * behind
+        scores = (1 - 0.01 / 2**k) * self.scores[k] + behind / 2**k
         self.scores[k] = np.clip(scores - scores[mixture.who].max(), -12, 0)
         square = mixture.errors(y) ** 2
         surprise = np.clip((NU + 1) * square / (NU + square) - 1, -1, NU)

@@ -15,7 +15,16 @@ from markupsafe import Markup
 from rmcvi.app.report.calibration import calibrate, histogram, reliability
 from rmcvi.app.report.content import PARAMETERS, STATES, content
 from rmcvi.app.report.forecast import Forecast, forecast
-from rmcvi.app.report.scores import Episode, Scores, episodes, refresh, score, summarise, thin
+from rmcvi.app.report.scores import (
+    FEWEST,
+    Episode,
+    Scores,
+    episodes,
+    refresh,
+    score,
+    summarise,
+    thin,
+)
 from rmcvi.app.run.estimates import Run
 from rmcvi.app.run.horizons import PARTS
 from rmcvi.app.run.reading import read
@@ -108,7 +117,9 @@ def _horizons(tables: Any) -> list[dict[str, Any]]:
     return [
         row
         for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, dict) and all(isinstance(row.get(key), int | float) for key in keys)
+        if isinstance(row, dict)
+        and all(isinstance(row.get(key), int | float) for key in keys)
+        and row["values"] >= FEWEST
     ]
 
 

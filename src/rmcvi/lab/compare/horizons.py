@@ -132,12 +132,17 @@ class Fared(NamedTuple):
     values: np.ndarray
 
 
-def fared(ahead: Ahead, target: np.ndarray, unit: np.ndarray, counted: np.ndarray) -> Fared:
-    """How forecasts fared in units of the columns, over what is `counted`.
+def alone(mean: np.ndarray) -> Ahead:
+    """A forecast without an interval."""
+    return Ahead(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
+
+
+def fared(ahead: Ahead, target: np.ndarray, counted: np.ndarray) -> Fared:
+    """How forecasts fared, over what is `counted`.
 
     Standard errors are by tenths of the stream, which are long beside the horizons.
     """
-    squares = np.where(counted, ((ahead.mean - target) / unit) ** 2, 0.0)
+    squares = np.where(counted, (ahead.mean - target) ** 2, 0.0)
     inside = counted & (target >= ahead.low) & (target <= ahead.high)
     count = counted.sum((0, 2))
     with np.errstate(invalid="ignore", divide="ignore"):

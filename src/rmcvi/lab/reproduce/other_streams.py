@@ -13,7 +13,18 @@ import numpy as np
 import rmcvi
 from rmcvi.app import report
 from rmcvi.app.sources import air_quality, calendar
-from rmcvi.lab.reproduce.air_quality import follow, scores
+from rmcvi.lab.compare.horizons import (
+    HORIZONS,
+    Ahead,
+    Fared,
+    alone,
+    fared,
+    forecasts,
+    last_values,
+    seasons_before,
+    targets,
+)
+from rmcvi.lab.reproduce.air_quality import follow, learner, scores
 from rmcvi.lab.reproduce.air_report import look
 from rmcvi.lab.reproduce.experiment import (
     Arrays,
@@ -26,6 +37,14 @@ from rmcvi.lab.reproduce.experiment import (
 )
 
 METHODS = ("seasonal", "rls", "lstm", "persistence")
+AHEAD = {
+    "seasonal": "SeasonalLearner",
+    "rls": "least squares, iterated",
+    "season": "the day before",
+    "persistence": "last value",
+}
+"""Who forecasts several rows ahead."""
+DAY = 24
 
 
 class Stream:
@@ -104,7 +123,37 @@ def cells(settings: Settings) -> dict[str, Cell]:
 
         return work
 
-    return {f"{s} {m}": run(s, m) for s in settings["streams"] for m in METHODS}
+    passes = {f"{s} {m}": run(s, m) for s in settings["streams"] for m in METHODS}
+    return passes | {f"{s} ahead": _ahead(s, settings) for s in settings["streams"]}
+
+
+def _ahead(name: str, settings: Settings) -> Cell:
+    """Forecasts of several lengths along the stream, ours and simple ones, on the same values."""
+
+    def work(workspace: Workspace) -> Arrays:
+        stream, every = STREAMS[name][1](settings["rows"]), settings["every"]
+        ours, least = (learner(m, stream.y.shape[1])[0] for m in ("seasonal", "rls"))
+        told = {
+            "seasonal": scaled(forecasts(ours, stream.y, every=every), stream),
+            "rls": forecasts(least, stream.z, stream.u, every=every),
+            "season": alone(seasons_before(stream.z, DAY, every)),
+            "persistence": alone(last_values(stream.z, every)),
+        }
+        target = targets(stream.z, every)
+        counted = np.isfinite(target)
+        for said in told.values():
+            counted &= np.isfinite(said.mean)
+        found = {m: fared(said, target, counted) for m, said in told.items()}
+        workspace.say(f"{name}, rows ahead {HORIZONS}: {found['seasonal'].rmse.round(3)}")
+        return {f"{m} {part}": getattr(found[m], part) for m in AHEAD for part in Fared._fields}
+
+    return work
+
+
+def scaled(said: Ahead, stream: Stream) -> Ahead:
+    """In standard units."""
+    centre = np.nanmean(stream.y, 0)
+    return Ahead(*((part - centre) / stream.scale for part in said))
 
 
 def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
@@ -114,6 +163,8 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         s: {k: {m: float(found[f"{s} {m}"][k]) for m in METHODS} for k in keys}
         for s in settings["streams"]
     }
+    for s, by in numbers.items():
+        by["ahead"] = _by_horizon(found[f"{s} ahead"])
     names = [look(m)["label"] for m in METHODS]
     errors, rest, remarks = [], [], []
     for s, by in numbers.items():
@@ -135,7 +186,36 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
             "Log score per value, and how much SeasonalLearner's 90 % intervals cover.",
         ),
     ]
+    tables.append(_ahead_table(numbers))
     return Conclusion(numbers, tables, [_bars(numbers)], remarks)
+
+
+def _by_horizon(found: Arrays) -> dict[str, Any]:
+    """Numbers by the rows ahead, of every method."""
+    whole = {m: {p: np.asarray(found[f"{m} {p}"]).tolist() for p in Fared._fields} for m in AHEAD}
+    return {
+        str(h): {
+            "rmse": {m: whole[m]["rmse"][k] for m in AHEAD},
+            "rmse_error": {m: whole[m]["error"][k] for m in AHEAD},
+            "coverage": {m: whole[m]["coverage"][k] for m in ("seasonal", "rls")},
+            "values": int(whole["seasonal"]["values"][k]),
+        }
+        for k, h in enumerate(HORIZONS)
+    }
+
+
+def _ahead_table(numbers: Mapping[str, Any]) -> report.Table:
+    rows = []
+    for s, by in numbers.items():
+        for h, told in by["ahead"].items():
+            errors = [(told["rmse"][m], told["rmse_error"][m]) for m in AHEAD]
+            rows.append([STREAMS[s][0], h, *errors, f"{told['coverage']['seasonal']:.1%}"])
+    return report.Table(
+        ["stream", "rows ahead", *AHEAD.values(), "coverage"],
+        rows,
+        "RMSE of forecasts made along the stream, in standard units, and how much 90 % bands of "
+        "SeasonalLearner cover; standard errors by tenths of the stream.",
+    )
 
 
 def _bars(numbers: Mapping[str, Any]) -> Drawing:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from rmcvi.contract import Band, Prediction
+from rmcvi.core import tree
 from rmcvi.core.student import log_density, nodes, quantile, upper_tail
 from rmcvi.learners.seasonal.pull import SIMPLE, Pull
 from rmcvi.learners.seasonal.record import Record
@@ -170,13 +171,13 @@ class Skill(eqx.Module):
         level: float,
     ) -> "Skill":
         """At the experts' horizons, after a row with these errors and log densities."""
-        # A forecast has some 2^bin values in its bin, which are far from independent: they count
-        # for as many as the root of it, and for the pull, which is about squares, for one.
+        # A forecast has some 2^bin values in its bin, which are far from independent: for weights
+        # they count as one. Widths and coverage, which average them, learn from more.
         share, pace = 2.0**-experts.bins, _pace(BINS)[experts.bins]
         best = jnp.max(jnp.where(experts.valid, logs, -jnp.inf), 0)
         logs = jnp.maximum(logs - best[None], -CAP)
-        keep = 1.0 - (1.0 - KEEP) * pace
-        gain = pace[None] * jnp.where(experts.valid, logs, 0.0)
+        keep = 1.0 - (1.0 - KEEP) * share
+        gain = share[None] * jnp.where(experts.valid, logs, 0.0)
         scores = keep[None] * self.scores + gain
         # An expert that says nothing is not the best of them, whatever it once was.
         best = jnp.max(jnp.where(experts.valid, scores, -jnp.inf), 0)
@@ -192,7 +193,12 @@ class Skill(eqx.Module):
             jnp.clip(cover, -COVER, COVER),
             self.count + 1.0,
             self.pull.learn(y - mixed.mean, mixed.away, self.count, share),
-            self.record.add(y, mixed.band.mean, inside, experts.simple),
+            # Before the first value nobody knew anything.
+            tree.where(
+                self.count > 0.0,
+                self.record.add(y, mixed.band.mean, inside, experts.simple),
+                self.record,
+            ),
         )
 
     def trust_last(self, which: Bool[Array, "dy"]) -> "Skill":
@@ -268,7 +274,7 @@ def score(
 
 
 def _pace(bins: int) -> Float[Array, "bins"]:
-    """What a value counts for in weights, widths and coverage: the root of 1 / the bin's length."""
+    """What a value counts for in widths and coverage: the root of 1 / the bin's length."""
     return 2.0 ** (-0.5 * jnp.arange(bins))
 
 

@@ -167,6 +167,8 @@ class Output:
     open_report: bool
     begun: Callable[[Engine], None] = lambda engine: None
     """Told the engine before its first row."""
+    resumable: bool = True
+    """Whether it is `resume` that goes on with it."""
 
 
 def carry_on(start: Start, progress: Progress, stopper: Stopper, output: Output) -> int:
@@ -195,7 +197,7 @@ def carry_on(start: Start, progress: Progress, stopper: Stopper, output: Output)
             engine.close()
         if directory is not None:
             directory.unlock()
-    if stopper.asked() and directory is not None:
+    if stopper.asked() and directory is not None and output.resumable:
         progress.say([f"Stopped; `rmcvi resume {directory.path}` goes on."])
     return stopper.status or status
 

@@ -26,10 +26,12 @@ from rmcvi.app.cli.options import (
     times,
 )
 from rmcvi.app.cli.serving import ManyStreams, OneStream, Room, Wanted
+from rmcvi.app.run.directory import FLEET, RUN, check_free
 from rmcvi.app.run.plan import SENSITIVITY
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.run.stopper import Stopper
+from rmcvi.core.checks import nearest
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -73,7 +75,9 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen at; another than this machine's needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the page; 0 for any.", min=0)] = 8080,
+    port: Annotated[
+        int, typer.Option(help="Port of the page; 0 for any.", min=0, max=65_535)
+    ] = 8080,
     arrival: Annotated[
         bool, typer.Option("--arrival", help="A row's time is that of its arrival.")
     ] = False,
@@ -117,7 +121,7 @@ def serve(
         from rmcvi.app.serve.hub import Hub
         from rmcvi.app.serve.inlets import SCHEMES, inlet_of
         from rmcvi.app.serve.intake import Intake, Rate
-        from rmcvi.app.serve.journal import Journal
+        from rmcvi.app.serve.journal import MARK, Journal
         from rmcvi.app.serve.outlets import Sender, check_outlet
         from rmcvi.app.serve.server import Service
         from rmcvi.app.serve.webhook import Webhook
@@ -129,6 +133,10 @@ def serve(
     pushed = source == HTTP or scheme in SCHEMES
     if "://" in source and not pushed:
         raise Refusal(f"{scheme}: got an unknown kind of address, expected {', '.join(SCHEMES)}")
+    if not pushed and not Path(source).exists():
+        near = nearest(source, [HTTP, *(path.name for path in Path().iterdir())])
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise Refusal(f"{source}: no such file, expected http, an address or a text file{hint}")
     inlet = inlet_of(source) if pushed and source != HTTP else None
     if to is not None:
         check_outlet(to, source)
@@ -138,12 +146,15 @@ def serve(
             "inputs": listed(inputs),
             "time": times(time),
             "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "skip",
+            "ignored": [MARK] if key is None else [MARK, key],
         },
         {"calendar": listed(calendar), "season": listed(season)},
         model,
         a_level(level),
         a_sensitivity(sensitivity),
     )
+    if not any((out / name).exists() for name in (RUN, FLEET)):
+        check_free(out, force=False)
     stopper = Stopper()
     pace, intake, place = stopper.pace, None, source
     if pushed:
@@ -166,5 +177,12 @@ def serve(
             hub.grown = sender.more.set
             parts.callback(sender.close)
         progress = Progress(quiet)
-        progress.say([f"Page: http://{host if ':' not in host else f'[{host}]'}:{service.port}/"])
-        return work.run(wanted, hub, stopper, progress)
+        progress.say(
+            [
+                f"Page: http://{host if ':' not in host else f'[{host}]'}:{service.port}/",
+                "The first rows wait until the program is compiled, which takes half a minute.",
+            ]
+        )
+        status = work.run(wanted, hub, stopper, progress)
+        progress.say(["Stopped; the same command goes on."])
+        return status

@@ -1,6 +1,6 @@
 """What `rmcvi serve` runs beside its page: one stream, or many by a key."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -103,7 +103,8 @@ class OneStream:
             hub.begin(One(engine), past)
             engine.published = lambda text: hub.publish(None, text)
 
-        return carry_on(start, progress, stopper, Output(None, None, False, False, begun))
+        output = Output(None, None, False, False, begun, resumable=False)
+        return carry_on(start, progress, stopper, output)
 
     def _begun(self, wanted: Wanted) -> Start:
         """A new run, once its first rows are there."""
@@ -173,14 +174,11 @@ class ManyStreams:
                     pass
         finally:
             shard.close()
-        progress.say([f"Stopped; `rmcvi fleet inspect {self._out}` says how it stands."])
         return stopper.status
 
     def _begun(self, wanted: Wanted, progress: Progress) -> Shard:
         """A new fleet, once the first stream is known."""
         plan = wanted.plan(self._room.place, self._first(wanted))
-        own = f"Left out, for it holds text: {self._key}."  # it is what tells the streams apart
-        plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
         FleetPlan(plan, self._key, 1).write(self._out)
         progress.say([*plan.assumed, f"Streams: by {self._key!r}."])
         return self._open()

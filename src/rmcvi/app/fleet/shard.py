@@ -221,6 +221,11 @@ class Shard:
         return self._reader.counts.rows
 
     @property
+    def left_out(self) -> int:
+        """Rows that could not be learned from."""
+        return self._reader.counts.skipped
+
+    @property
     def checkpoint_seconds(self) -> float:
         """What the last checkpoint took."""
         return self._cost

@@ -39,6 +39,7 @@ class Journal:
         except BlockingIOError:
             self._locked.close()
             raise Refusal(f"{folder}: another service takes rows here") from None
+        _check(self.path)
         length = self.path.stat().st_size
         self._file = Appended(self.path, _whole(self.path, length), None)
         self._file.cut()
@@ -88,6 +89,18 @@ class Journal:
         """Close the file, and let others in."""
         self._file.close()
         self._locked.close()
+
+
+def _check(path: Path) -> None:
+    """Refuse a file that somebody else wrote."""
+    with path.open("rb") as file:
+        first = file.readline(ENDING)
+    try:
+        ours = not first.endswith(b"\n") or isinstance(json.loads(first), dict)
+    except ValueError:
+        ours = False
+    if not ours:
+        raise Refusal(f"{path}: holds no rows of a service, expected another --out")
 
 
 def _whole(path: Path, length: int) -> int:

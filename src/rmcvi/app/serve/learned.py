@@ -46,6 +46,11 @@ class Learned(Protocol):
         """Rows that were read since the start, bad ones included."""
         ...
 
+    @property
+    def left_out(self) -> int:
+        """Rows that were read and could not be learned from."""
+        ...
+
     def about(self, key: str) -> dict[str, Any]:
         """How a stream has fared."""
         ...
@@ -79,6 +84,11 @@ class One:
     def met(self) -> int:
         """As `Learned`."""
         return self._engine.met.rows - self._before
+
+    @property
+    def left_out(self) -> int:
+        """As `Learned`."""
+        return self._engine.met.skipped
 
     def about(self, key: str) -> dict[str, Any]:
         """As `Learned`."""
@@ -135,6 +145,11 @@ class Many:
     def met(self) -> int:
         """As `Learned`."""
         return self._shard.met - self._before
+
+    @property
+    def left_out(self) -> int:
+        """As `Learned`."""
+        return self._shard.left_out
 
     def about(self, key: str) -> dict[str, Any]:
         """As `Learned`."""

@@ -36,8 +36,8 @@ def _of_all(hub: Hub, intake: Intake | None) -> dict[str, tuple[str, Any]]:
         "connected": ("1 if the source is there", intake is None or intake.connected),
         "refused": ("messages that held no rows", intake.refused if intake else 0),
         "rows_left_out": (
-            "rows without a key, or of too many streams",
-            keys.refused if keys else 0,
+            "bad rows, rows without a key, and rows of too many streams",
+            (keys.refused if keys else 0) + (hub.learned.left_out if hub.learned else 0),
         ),
     }
 

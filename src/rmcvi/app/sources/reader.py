@@ -196,6 +196,7 @@ def read(
     time: str | Sequence[str] | None = None,
     delimiter: str | None = None,
     sentinels: Codes | None = None,
+    ignored: Sequence[str] = (),
     on_bad_row: str = "error",
     gaps: str = "auto",
     fill_limit: int = FILL_LIMIT,
@@ -214,6 +215,7 @@ def read(
         time: the time column, date and clock, or year, month, day, ..; () for none.
         delimiter: of the cells.
         sentinels: numbers and words for missing values, for all columns or by column.
+        ignored: columns that are neither observed nor mentioned, such as the key of a fleet.
         on_bad_row: 'error', 'skip' the row, or take what is bad as 'missing'. A row whose time is
             not later than that of the row before is left out and counted in any case.
         gaps: 'rows', 'dt' or 'ignore' (`Clock`); 'auto' is 'rows' if times are regular, else 'dt'.
@@ -232,7 +234,8 @@ def read(
     if schema is None:
         times = (time,) if isinstance(time, str) else None if time is None else tuple(time)
         chosen = None if columns is None else tuple(columns)
-        schema = opened.sniff(Wishes(chosen, tuple(inputs), times, delimiter, sentinels))
+        wishes = chosen, tuple(inputs), times, delimiter, sentinels, tuple(ignored)
+        schema = opened.sniff(Wishes(*wishes))
     return Stream(opened, schema, rules, after)
 
 

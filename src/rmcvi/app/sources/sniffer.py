@@ -48,6 +48,7 @@ class Wishes:
     time: tuple[str, ...] | None = None
     delimiter: str | None = None
     sentinels: Codes | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def sniff_lines(lines: Sequence[Line], wishes: Wishes, source: str, encoding: str) -> Schema:
@@ -175,7 +176,7 @@ def _columns(
     found, text, empty = [], [], []
     for name, column in table.items():
         cells = present(column)
-        if name in time or name in wishes.inputs or (name in nameless and not cells):
+        if name in (*time, *wishes.inputs, *wishes.ignored) or (name in nameless and not cells):
             continue
         kind = found if mostly([is_number(c, decimal) for c in cells]) else text if cells else empty
         kind.append(name)

@@ -80,6 +80,7 @@ def learn(
         inputs=listed(inputs),
         time=times(time),
         on_bad_row=bad,
+        ignored=[key],
     )
     plan = make_plan(
         source,
@@ -96,8 +97,6 @@ def learn(
         checkpoint_every=checkpoint_every,
         sensitivity=a_sensitivity(sensitivity),
     )
-    own = f"Left out, for it holds text: {key}."  # it is what tells the streams apart
-    plan = replace(plan, assumed=[sentence for sentence in plan.assumed if sentence != own])
     if "key" in plan.columns:
         raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
     _clear(out, force)

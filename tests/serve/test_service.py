@@ -214,6 +214,7 @@ def test_killed_it_goes_on_to_the_byte(
         assert 'data-rows="200"' in page and "being looked at" in page
         assert page.count("<canvas") == 2
     assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    (tmp_path / "x.csv").write_text("a\n1\n2\n3\n")
     other = [sys.executable, "-m", "rmcvi", "serve", "x.csv", "--out", "run", "--port", "0"]
     refused = subprocess.run(other, cwd=tmp_path, capture_output=True, text=True, timeout=120.0)
     assert refused.returncode == 2 and "learns from run/rows.jsonl" in refused.stderr

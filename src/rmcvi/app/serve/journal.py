@@ -33,13 +33,13 @@ class Journal:
     def __init__(self, folder: Path):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / JOURNAL
+        _check(self.path)
         self._locked = self.path.open("ab")
         try:
             fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._locked.close()
             raise Refusal(f"{folder}: another service takes rows here") from None
-        _check(self.path)
         length = self.path.stat().st_size
         self._file = Appended(self.path, _whole(self.path, length), None)
         self._file.cut()
@@ -93,6 +93,8 @@ class Journal:
 
 def _check(path: Path) -> None:
     """Refuse a file that somebody else wrote."""
+    if not path.exists():
+        return
     with path.open("rb") as file:
         first = file.readline(ENDING)
     try:

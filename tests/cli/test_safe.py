@@ -87,7 +87,7 @@ def test_files_of_others_are_left_alone(folder: Path, capsys: Any) -> None:
     for name in OURS:
         there = folder / name
         there.write_text('{"mine": 1}')
-        assert f"holds a {name}" in refused(capsys, *LEARN, "--out", ".", "--force")
+        assert f"holds {name}" in refused(capsys, *LEARN, "--out", ".", "--force")
         there.unlink()
     assert "is not the demo's" in refused(capsys, "demo", "--out", ".")
     (folder / "notes.txt").write_text("mine")

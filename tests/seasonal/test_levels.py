@@ -30,7 +30,8 @@ def errors(state: Any, y: np.ndarray) -> np.ndarray:
     row = Row(jnp.zeros(0), state.clock + 1.0, jnp.ones(()))
 
     def one(component, asinh, mask):
-        predicted, _ = predict(component, component.path, learned.columns, mask, row, model.design)
+        season = component.season(learned.columns, row.phase, model.design)
+        predicted, _ = predict(component, component.path, season, mask, row, model.design)
         z, _ = standardised(component, learned.columns, asinh, jnp.asarray(y))
         return z - predicted.mu
 

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -14,6 +15,16 @@ from rmcvi.app.run.output import SHAPES, moment, write_rows
 from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.app.sources import Schema
 from rmcvi.core.files import to_json
+
+HEADS = {
+    "columns": "cols",
+    "failure": "failing",
+    "alarm_rows": "alarms",
+    "error_of_last_value": "error",
+    "coverage": "inside",
+    "recoveries": "recovered",
+}
+"""Short ones, where a terminal has no room for the others."""
 
 
 @fleet.command()
@@ -61,12 +72,14 @@ def inspect(
     console = Console(highlight=False)
     for sentence in opened.sentences():
         console.print(printable(sentence), markup=False)
-    table = Table()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ranked[0] if ranked else ():
-        table.add_column(name.replace("_", " "), justify="left" if name == "key" else "right")
+        head = HEADS.get(name, name.replace("_", " "))
+        table.add_column(head, justify="left" if name == "key" else "right", overflow="fold")
     for row in ranked[:worst]:
         table.add_row(*(escape(printable(_cell(v))) for v in row.values()))
     console.print(table)
+    console.print("error: ours over the last value's; inside: share of values in their band.")
 
 
 def _cell(value: Any) -> str:

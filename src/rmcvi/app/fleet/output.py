@@ -30,7 +30,8 @@ class Learned(NamedTuple):
     keys: Sequence[str]
     numbers: Sequence[int]
     """Of each row in its stream, from 1."""
-    times: Sequence[float | None]
+    times: np.ndarray
+    """NaN if there is none."""
     y: np.ndarray
     estimates: Estimates
 
@@ -55,14 +56,18 @@ class JsonLines:
             f'{number}, "key": {json_text(key)}'
             for number, key in zip(told.numbers, told.keys, strict=True)
         ]
-        texts = {time: moment(time, self._calendar) for time in set(told.times)}
-        times = [texts[time] for time in told.times]
+        known, which = np.unique(told.times, return_inverse=True)
+        texts = [moment(None if t != t else t, self._calendar) for t in known.tolist()]
+        times = [texts[i] for i in which.tolist()]
         lines = self._lines.block(heads, times, told.y, told.estimates)
         self._file.write(lines)
         return lines
 
+    def settle(self) -> None:
+        """All bytes are the system's already."""
+
     def sync(self) -> None:
-        """Wait until the bytes are on disk."""
+        """Wait until they are on disk, in any thread."""
         self._file.sync()
 
     def close(self) -> None:
@@ -91,7 +96,7 @@ class Parquet:
         self._frames.append(pl.DataFrame(table))
         self._waiting += len(told.keys)
         if self._waiting >= PART:
-            self.sync()
+            self.settle()
         return ""
 
     def _series(self, field: Field, name: str, told: Learned) -> pl.Series:
@@ -102,15 +107,14 @@ class Parquet:
             few = pl.Series(list(map(list, kinds)), dtype=pl.List(pl.String))
             return few.gather([kinds[alarms] for alarms in told.estimates.alarms])
         if field.kind == TIME:
-            times = np.array([np.nan if time is None else time for time in told.times])
-            series = pl.Series(times, dtype=pl.Float64, nan_to_null=True)
+            series = pl.Series(told.times, dtype=pl.Float64, nan_to_null=True)
             return (series * 1e6).round().cast(pl.Datetime("us")) if self._calendar else series
         found = told.y if field.kind == VALUE else getattr(told.estimates, field.attribute)
         if field.per == "column":
             found = found[:, self._columns[name.removesuffix(field.name.removeprefix("{column}"))]]
         return pl.Series(np.ascontiguousarray(found), dtype=pl.Float64, nan_to_null=True)
 
-    def sync(self) -> None:
+    def settle(self) -> None:
         """Write what is waiting as one part."""
         if not self._frames:
             return
@@ -118,6 +122,9 @@ class Parquet:
         pl.concat(self._frames).sort("key", "row").write_parquet(packed)
         replace(self._path / f"part-{self.length:06d}.parquet", packed.getvalue())
         self.length, self._waiting, self._frames = self.length + 1, 0, []
+
+    def sync(self) -> None:
+        """Parts are on disk when they are written."""
 
     def close(self) -> None:
         """What is waiting is not written: no checkpoint counts it."""

@@ -38,6 +38,8 @@ class Residents:
         """In memory, in the order of their last rows; only kept if there is a limit."""
         self._new = 0
         """Streams that no checkpoint has."""
+        self._saving: set[str] = set()
+        """Streams that have changed, and are part of a checkpoint that does not count yet."""
         self.idle_failing = 0
         """Streams with a sensor that fails, among those that are not in memory."""
         reader.recall = lambda key: store.get(key).clock if key in store else None
@@ -83,7 +85,7 @@ class Residents:
 
     def changed(self, key: str) -> bool:
         """Whether a stream is another one than in the checkpoint."""
-        return key in self._reader.touched
+        return key in self._reader.touched or key in self._saving
 
     def drop(self, keys: Iterable[str]) -> None:
         """Streams that have not changed since the checkpoint leave the memory."""
@@ -98,12 +100,22 @@ class Residents:
             if not self.changed(key):
                 del clocks[key]
 
-    def save(self, extra: dict[str, Any]) -> None:
-        """Write the checkpoint: after it, nothing has changed."""
-        known = (key for key in self._reader.touched if key in self.streams or key in self._store)
-        self._store.save(extra, list(known), self.kept)
+    def begin_save(self, extra: dict[str, Any]) -> None:
+        """Write down what has changed, without waiting for the disk; streams may go on."""
+        self._saving |= self._reader.touched
         self._reader.touched.clear()
-        self._new = 0
+        known = (key for key in self._saving if key in self.streams or key in self._store)
+        self._store.begin(extra, list(known), self.kept)
+
+    def sync(self) -> None:
+        """Wait until that is on disk, in any thread."""
+        self._store.sync()
+
+    def end_save(self) -> None:
+        """The checkpoint that was begun counts."""
+        self._store.commit()
+        self._saving.clear()
+        self._new = sum(key not in self._store for key in self.streams.keys)
 
     def kept(self, key: str) -> Kept:
         """A stream as it is now; its numbers are those in memory."""

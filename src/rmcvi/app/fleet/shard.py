@@ -15,10 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rmcvi.app.fleet.alarms import Alarms
-from rmcvi.app.fleet.output import Learned, open_output
+from rmcvi.app.fleet.groups import Group, Groups
+from rmcvi.app.fleet.output import Learned, estimates_of, open_output
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.residents import Residents
 from rmcvi.app.fleet.routing import owner
@@ -37,8 +35,7 @@ from rmcvi.app.sources import (
     open_source,
 )
 from rmcvi.core.files import to_json
-from rmcvi.learners import Estimates
-from rmcvi.scale import Results, Streams
+from rmcvi.scale import Streams
 
 ROWS, STREAM_ROWS, MOST = 4096, 16, 1 << 18
 """Rows of a batch: so many, or so many of each stream, at most the last number."""
@@ -76,10 +73,9 @@ class Shard:
         self._lock = _locked(directory / f".shard-{number}.lock")
         self._fleet = FleetPlan.read(directory)
         self.plan = self._fleet.plan.trusted(model)
-        compiling = _locked(directory / ".compiling.lock", 600.0)  # the others find it in the cache
-        sensitivity = self.plan.options.get("sensitivity", SENSITIVITY)
-        self.streams = Streams(self.plan.live().learner, self.plan.seed, sensitivity)
-        os.close(compiling)
+        self._sensitivity: float = self.plan.options.get("sensitivity", SENSITIVITY)
+        about = self._fleet.groups, self.plan.columns
+        self.streams = Groups(*about, self._table, self._sensitivity)
         self._mine: dict[str, bool] = {}
         rules = Rules(self.plan.options["on_bad_row"])
         self._follow = pace is not None
@@ -96,9 +92,7 @@ class Shard:
         )
         store = Store(directory / self._fleet.folder(number))
         extra, self.remark = store.load()
-        self._alarms = Alarms(self.plan.columns, sensitivity)
-        beside = store, self._reader, self._fleet.resident
-        self.residents = Residents(self.streams, self._alarms, *beside)
+        self.residents = Residents(self.streams, store, self._reader, self._fleet.resident)
         self._restore(extra or {})
         self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
         self._disk = ThreadPoolExecutor(1)
@@ -109,6 +103,14 @@ class Shard:
         """Whether the checkpoint holds all that was done."""
         if extra is None:
             self.save()
+
+    def _table(self, columns: int) -> Streams:
+        """For streams of so many columns; other shards find the program in the cache."""
+        compiling = _locked(self.directory / ".compiling.lock", 600.0)
+        learner = replace(self.plan, columns=self.plan.columns[:columns]).live().learner
+        table = Streams(learner, self.plan.seed, self._sensitivity)
+        os.close(compiling)
+        return table
 
     def _restore(self, extra: dict[str, Any]) -> None:
         place, lengths = extra.get("source"), extra.get("lengths", {})
@@ -171,13 +173,21 @@ class Shard:
     def _estimate(self, batch: Batch) -> None:
         """Predict rows, learn from them, and write down what was predicted."""
         self.residents.wake(batch.keys)
+        for group, rows in self.streams.parts(batch.keys, batch.y):
+            whole = len(self._fleet.groups) == 1
+            self._estimate_group(group, batch if whole else batch.some(rows, group.columns))
+        while self.streams.moved:
+            self._reader.counts.note("columns", self.streams.moved.pop(0))
+
+    def _estimate_group(self, group: Group, batch: Batch) -> None:
         y, u = batch.y, self.plan.inputs_at_each(batch.u, batch.times)
-        results = self.streams.learn(batch.keys, y, u, batch.dt)
-        numbers = self.streams.numbers(batch.keys)
-        sentences = self._alarms.sentences(batch.keys, numbers, y, results)
-        found = _estimates(results, sentences)
-        lines = self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
-        self.published(batch.keys, lines)
+        results = group.streams.learn(batch.keys, y, u, batch.dt)
+        numbers = self.streams.numbers(group, batch.keys)
+        sentences = group.alarms.sentences(batch.keys, numbers, y, results)
+        told = Learned(
+            group.names, batch.keys, numbers, batch.times, y, estimates_of(results, sentences)
+        )
+        self.published(batch.keys, self._estimates.write(told))
 
     def _told(self, done: bool = False) -> Told:
         counts = self.rows, len(self.residents), self.residents.failing, self._left()
@@ -271,25 +281,6 @@ class Shard:
         self._estimates.close()
         self._rejected.close()
         os.close(self._lock)
-
-
-def _estimates(results: Results, sentences: list[tuple[str, ...]]) -> Estimates:
-    """What was told of rows, without hidden states."""
-    n = len(sentences)
-    nothing, none = np.full(n, np.nan), np.zeros((n, 0))
-    return Estimates(
-        *(results.mean, results.low, results.high),
-        log_score=results.log_score,
-        failure=results.failure,
-        anomaly=results.anomaly,
-        alarms=sentences,
-        filled=results.filled,
-        state_mean=none,
-        state_std=none,
-        elbo=nothing,
-        ess=nothing,
-        recoveries=results.recoveries,
-    )
 
 
 def _locked(path: Path, patience: float = 60.0) -> int:

@@ -43,6 +43,11 @@ class Kept(NamedTuple):
     note: str = ""
     """What else there is to know of it."""
 
+    @property
+    def noted(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return json.loads(self.note) if self.note else {}
+
     def packed(self) -> bytes:
         """As it is written; the next one begins at a multiple of eight bytes."""
         clock = np.array([np.nan if v is None else v for v in self.clock], float)

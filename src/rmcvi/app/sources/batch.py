@@ -1,6 +1,5 @@
 """Rows of many streams, by the thousand."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from rmcvi.app.sources.observation import Position
 class Batch:
     """Rows of any streams in the order of the source, and the place after them."""
 
-    keys: Sequence[str]
+    keys: list[str]
     y: np.ndarray
     """Values (rows, columns), NaN = missing."""
     u: np.ndarray
@@ -25,6 +24,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def some(self, rows: np.ndarray, columns: np.ndarray) -> "Batch":
+        """Some of the rows, with some of the columns."""
+        keys = list(map(self.keys.__getitem__, rows.tolist()))
+        y, u, dt, times = self.y[rows][:, columns], self.u[rows], self.dt[rows], self.times[rows]
+        return Batch(keys, y, u, dt, times, self.position)
 
     def with_rows(self, more: "Batch", order: np.ndarray) -> "Batch":
         """These rows and others in an order: numbers of those of both, one after the other."""

@@ -48,8 +48,8 @@ def smoothed_sums(case: Any) -> tuple[np.ndarray, np.ndarray]:
         cov = np.block([[law.cov[t - 1], law.lag_one[t]], [law.lag_one[t].T, law.cov[t]]])
         move, emit = linear_parts(case.model, mean, np.nan_to_num(y), Inputs(u[t], dt[t]))
         if t > 0:
-            moves = moves + expected_square(*move, cov) / dt[t]
-        square = expected_square(*emit, law.cov[t])
+            moves = moves + expected_square(move, cov) / dt[t]
+        square = expected_square(emit, law.cov[t])
         seen = ~np.isnan(y).reshape(len(square), -1).any(1)
         emits = emits + np.where(seen[:, None, None], square, 0.0)
     return np.asarray(moves), np.asarray(emits)
@@ -69,9 +69,9 @@ def linear_parts(model: Any, pair: Any, y: Any, inputs: Inputs) -> Any:
     )
 
 
-def expected_square(at: Any, slope: Any, cov: np.ndarray) -> np.ndarray:
-    """E[v v'] of a linear v with this value at the mean and this slope, under N(mean, cov)."""
-    at, slope = np.asarray(at), np.asarray(slope)
+def expected_square(linear: tuple[Any, Any], cov: np.ndarray) -> np.ndarray:
+    """E[v v'] under N(mean, cov) of a linear v, given by its value at the mean and its slope."""
+    at, slope = map(np.asarray, linear)
     return at[:, :, None] * at[:, None] + np.einsum("bki,ij,blj->bkl", slope, cov, slope)
 
 
@@ -167,6 +167,7 @@ def test_full_passes_are_the_em_of_dynamax() -> None:
             emission_covariance=noise[1],
         )
     e_step = jax.jit(other.e_step)
+    m_step = jax.jit(lambda params, batch: other.m_step(params, props, batch, None)[0])
     em, evidence = OnlineEM(power=1.0, prior=0.0, every=40), []
     linear = rmcvi.only(
         model,
@@ -181,7 +182,7 @@ def test_full_passes_are_the_em_of_dynamax() -> None:
             stats, log_evidence = e_step(params, ys)
             batch = jax.tree.map(lambda v: jnp.asarray(v)[None], stats)
             kept = params.initial
-            params = other.m_step(params, props, batch, None)[0]._replace(initial=kept)
+            params = m_step(params, batch)._replace(initial=kept)
         np.testing.assert_allclose(evidence[-1], log_evidence, rtol=1e-8)
         ours = model.parameters()
         np.testing.assert_allclose(ours["transition"], params.dynamics.weights, rtol=1e-6)

@@ -87,7 +87,7 @@ def estimates(num: int, gradient: str) -> Estimates:
         return jnp.sum(increments, 0), elbo[-1]
 
     keys = jax.random.split(jax.random.key(num), RUNS[num])
-    out = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=16))(keys)
+    out = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=128))(keys)
     return Estimates(*(np.asarray(v) for v in out))
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -129,7 +130,7 @@ def test_linear_models_are_learned_exactly(kind: str, entropy: str, gradient: st
 @jax.jit
 def ideal(pair: Any, ys: jax.Array) -> Any:
     """The last value of the ideal recursion, and its gradient in model and family."""
-    return jax.value_and_grad(lambda pair: ideal_elbo(*pair, ys)[-1])(pair)
+    return jax.value_and_grad(lambda pair: ideal_elbo(pair[0], pair[1], ys)[-1])(pair)
 
 
 @pytest.mark.parametrize("entropy", ["sampled", "closed"])
@@ -204,7 +205,7 @@ def test_it_survives() -> None:
     learner = rmcvi.OnlineEstimator(
         truth, family, recursion, optax.adam(1e-3), still, draws=0, health=False
     )
-    state, info = rmcvi.scan(learner, learner.init(jax.random.key(2)), ys)
+    state, info = rmcvi.scan(learner, eqx.filter_jit(learner.init)(jax.random.key(2)), ys)
     assert bool(jnp.all(jnp.isfinite(info.elbo)))
     error = jnp.sqrt(jnp.mean((learner.filter(state).mean - xs[-1]) ** 2))
     assert float(error) < 1.0

@@ -14,6 +14,8 @@ import rmcvi
 from rmcvi.baselines import kalman_filter, kalman_smoother, score
 from rmcvi.core.gaussian import normal_log_prob, root_of, whitened_normal
 from rmcvi.models import AbstractGaussianModel
+from rmcvi.recursion.gaussian_fit import ascend
+from rmcvi.recursion.gaussian_match import Match
 from tests.baselines._linear import full_case
 from tests.optim.test_em import increments, smoothed_sums
 
@@ -264,3 +266,20 @@ def test_a_hundred_thousand_rows_in_single_precision() -> None:
         exact = kalman_filter(model, ys[-900:], jax.tree.map(lambda v: v[-900:], inputs))
         std = jnp.sqrt(exact.covariance[-1, 0, 0])
         assert float(jnp.abs(carry.mean[-1, 0] - exact.mean[-1, 0])) < 0.01 * float(std)
+
+
+def test_a_likelihood_with_an_edge_keeps_its_row():
+    """Particles beyond the edge have no density (NaN); the others tell where the posterior is."""
+
+    def target(z):
+        return 2.0 * jnp.log(z[0] + 1.0) - 0.5 * z @ z
+
+    noise = whitened_normal(jax.random.key(0), 50, 1)
+    assert float(jnp.min(noise)) < -1.0
+    found = Match.of(ascend(target, noise, 4, 1.0), corrected=True)
+    z = np.linspace(-1.0, 8.0, 20_001)
+    density = (z + 1.0) ** 2 * np.exp(-0.5 * z**2)
+    mean = np.average(z, weights=density)
+    spread = np.average((z - mean) ** 2, weights=density) ** 0.5
+    assert abs(float(found.mean[0]) - mean) < 0.05 * spread
+    assert abs(float(found.root[0, 0]) / spread - 1.0) < 0.2  # q is a sixth too wide

@@ -244,10 +244,11 @@ def test_streams_that_are_closed_or_full(folder: Path) -> None:
             "error: .*No space left",
         ),
     }
-    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     as_here = os.environ | {"JAX_ENABLE_X64": "1"}  # whose programs are there
+    given: dict[str, Any] = {"cwd": folder, "env": as_here, "text": True}
+    given |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     started = {
-        name: subprocess.Popen(["bash", "-c", command], cwd=folder, env=as_here, text=True, **both)
+        name: subprocess.Popen(["bash", "-c", command], **given)
         for name, (command, _, _) in calls.items()
     }
     for name, process in started.items():

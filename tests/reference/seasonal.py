@@ -272,7 +272,7 @@ class Reference:
             said = self.opinions(told, i, usable, walk.last, walk.gap)
             b = np.sqrt(bent.b2[i])
             path = Opinion(bent.a[i] + b * mu[i], b * np.sqrt(told[1].S[i]), bent.bent)
-            said.insert(len(told), path if usable and walk.gap < 2 else None)
+            said.insert(len(told), path if usable and self.hidden and walk.gap < 2 else None)
             said.insert(-1, self.shorts[i].say(walk, self.season_alone(i)))
             mixture = record.mix(said, self.scale[i], walk, walk.gap, self.level)
             bands.append(mixture.band)
@@ -367,7 +367,9 @@ class Reference:
             model.slopes[i] += max(1 / (self.noisy[i] + 20), 0.004) * tamed * a.f[i]
             model.slopes[i] = np.clip(model.slopes[i], -3, 3)
             model.volatility[i] = 0.9 * model.volatility[i] + 0.1 * tamed
-            for profile, visits, gain in zip(model.profiles, self.visits, (0.05, 0.1), strict=True):
+            for profile, visits, gain in zip(
+                model.profiles, self.visits, (0.05, 0.1), strict=False
+            ):
                 h = t % len(profile)
                 profile[h, i] += max(1 / visits[h, i], gain) * (path.m[i] - profile[h, i])
         if teaches:

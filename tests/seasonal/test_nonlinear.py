@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import rmcvi
 from rmcvi.core.student import log_density
@@ -53,17 +52,16 @@ def _prediction(_: Any, __: Any, info: Any) -> Any:
     return info.prediction.mean
 
 
-@pytest.mark.parametrize("curved", [True, False])
-def test_it_finds_what_is_curved_and_costs_nothing_elsewhere(curved: bool) -> None:
-    """A column that hangs on the product of the other two; then on their sum."""
-    rng = np.random.default_rng(3)
-    y = rng.standard_normal((3000, 3))
-    y[1:, 2] = 0.3 * y[1:, 2] + (y[:-1, 0] * y[:-1, 1] if curved else y[:-1, 0] + y[:-1, 1])
+def test_it_finds_what_is_curved_and_costs_nothing_elsewhere() -> None:
+    """A column that hangs on the product of two others, and one that hangs on their sum."""
+    y = np.random.default_rng(3).standard_normal((3000, 4))
+    y[1:, 2] = 0.3 * y[1:, 2] + y[:-1, 0] * y[:-1, 1]
+    y[1:, 3] = 0.3 * y[1:, 3] + y[:-1, 0] + y[:-1, 1]
     error = []
     for hidden in (0, 32):
-        model = SeasonalLearner(3, period=None, hidden=hidden)
+        model = SeasonalLearner(4, period=None, hidden=hidden)
         _, mean = rmcvi.scan(model, model.init(jax.random.key(0)), y, collect=_prediction)
         error.append(np.sqrt(np.mean((mean - y)[1500:] ** 2, 0)))
     ratio = error[1] / error[0]
-    assert np.all(ratio < 1.01)
-    assert ratio[2] < 0.7 if curved else ratio[2] < 1.005
+    assert np.all(ratio[[0, 1, 3]] < 1.01)
+    assert ratio[2] < 0.7

@@ -218,9 +218,12 @@ class SeasonalLearner(AbstractLearner):
     @property
     def method(self) -> str:
         """Which part is online EM, and which is not (docs/theory/seasonal.md, section 5)."""
+        others = "the last value, the season and a short regression"
+        if self.ensemble.hidden:
+            others = f"a nonlinear path (tanh units by gradient), {others}"
         return (
             "seasonal linear-Gaussian model, coefficients by online EM with exact expectations"
-            " (no particles); aggregated with the last value, the season and a short regression"
+            f" (no particles); aggregated with {others}"
         )
 
     @property

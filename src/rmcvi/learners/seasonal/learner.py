@@ -33,7 +33,8 @@ HUGE, SQUARED = 1e30, 0.01
 """Values beyond this are codes, not values; and so are those beyond this share of the largest
 number that has a square: 2e17 in single precision."""
 HIDDEN = 64
-"""Units of the nonlinear path. One column alone gains too little by them to pay for its state."""
+"""Units of the nonlinear path. A column alone has none: they would treble its state, of which a
+fleet keeps many."""
 BURN = 32
 """Rows before the window of `recent`, from which its filter finds its way."""
 

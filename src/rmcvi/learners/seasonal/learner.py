@@ -144,6 +144,7 @@ class SeasonalLearner(AbstractLearner):
         """Sizes and places of the inputs."""
         return self.ensemble.design
 
+    @eqx.filter_jit  # nearly a hundred arrays: as one program, not as one each
     def init(self, key: Key[Array, ""]) -> SeasonalState:
         """The state before the first observation; nothing is drawn."""
         rows = max(self.window + BURN, self.warm + 1)

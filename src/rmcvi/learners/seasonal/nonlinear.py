@@ -107,10 +107,10 @@ class Nonlinear(eqx.Module):
             design: sizes and places of the component's inputs.
         """
         component, law = base.component, base.law
-        past = component.path.state.past(design.size)
+        last, before = component.path.state.mean.reshape(-1, design.size)[:2]
         pairs = component.season(columns, row.phase, design)
-        step = pairs[0][0] - pairs[0][1] if pairs else jnp.zeros_like(past[0])
-        x = jnp.concatenate([past[0], past[0] - past[1], step, design.season(row.phase)[0]])
+        step = pairs[0][0] - pairs[0][1] if pairs else jnp.zeros_like(last)
+        x = jnp.concatenate([last, last - before, step, design.season(row.phase)[0]])
         inputs = jnp.concatenate([jnp.clip(x, -BOUND, BOUND), jnp.ones(1)])
         units = jnp.tanh(self.inner @ inputs)
         most = FARTHEST * jnp.sqrt(base.predicted.variance)

@@ -165,6 +165,18 @@ def test_rounded_values_and_walks_are_not_doubted() -> None:
         assert np.isnan(zs[10:]).mean() < 0.02
 
 
+def test_jumps_that_go_on_are_how_the_column_is() -> None:
+    """Dry at first, then rain in three rows of ten: the scale of the first rows was a hundredth."""
+    rng = np.random.default_rng(8)
+    ys = np.where(rng.random((3000, 1)) < 0.3, rng.exponential(2.0, (3000, 1)), 0.0)
+    ys[:10] = 0.0
+    ys[4] = 0.03
+    zs, scaling = Standardiser().transform_stream(ys)
+    assert 0.3 < scaling.scale[0] / ys.std() < 1.5
+    # Before, every drop of rain was doubted for good: three values in ten.
+    assert np.nanmax(np.abs(zs)) < 25.0 and np.isnan(zs[600:]).mean() < 0.06
+
+
 def test_frozen_statistics_stay() -> None:
     standardiser = Standardiser()
     _, scaling = standardiser.transform_stream(_stream()[:400])

@@ -2,7 +2,9 @@
 
 Doubted values teach nothing. A value is doubted that lies too far from the last trusted one, and
 one that repeats itself far longer than its column ever did. A full streak of doubted jumps is no
-fault but a new level: mean and scale move so that it stands where the old level stood.
+fault but a new level: mean and scale move so that it stands where the old level stood. And jumps
+that come and go for hundreds of rows are how the column is (rain after a dry beginning): the scale
+grows until they are none.
 """
 
 from dataclasses import replace
@@ -20,6 +22,9 @@ _NARROW = 100.0
 """Scales in a streak's spread beyond which its scale is another one; a walk's is a tenth."""
 _WIDE = 10.0
 """Scales in a streak's spread beyond which the old scale is remembered: it may come back."""
+_USUAL, _PACE = 0.15, 1.0 / 500.0
+"""Share of jumps beyond which they are no faults, and the rate of that share: a spike in every
+twentieth row stays below it, and so does a fault of sixty rows."""
 _REPEATS, _LONGER = 10.0, 3.0
 """A run of repeats is doubted beyond these many, and so many times the longest one before."""
 
@@ -37,6 +42,17 @@ def repeats(scaling: Scaling, y: np.ndarray, seen: np.ndarray) -> tuple[Scaling,
     latest = np.where(seen, y, scaling.latest)
     stuck = same & (run > _REPEATS + _LONGER * longest)
     return replace(scaling, latest=latest, run=run, longest=longest), stuck
+
+
+def accustom(
+    scaling: Scaling, y: np.ndarray, jump: np.ndarray, seen: np.ndarray, gate: float
+) -> Scaling:
+    """Widen the scale of columns whose jumps are usual: the like of this one will be none."""
+    jumps = scaling.jumps + np.where(seen, _PACE * (jump - scaling.jumps), 0.0)
+    usual = seen & jump & (jumps > _USUAL)
+    wide = np.where(usual, np.abs(y - scaling.trusted) / gate, scaling.scale)
+    count = np.where(usual, np.minimum(scaling.count, _RENEWED), scaling.count)
+    return replace(scaling, jumps=jumps, scale=wide, count=count)
 
 
 def new_level(scaling: Scaling, y: np.ndarray, jump: np.ndarray, trusted: np.ndarray) -> Scaling:

@@ -52,6 +52,8 @@ class Scaling:
     """Values that mean and scale remember."""
     trend: Vector
     """What the mean moves by from value to value, in columns of short memory."""
+    jumps: Vector
+    """Share of the values that were jumps, of late."""
     frozen: bool = False
 
     @property

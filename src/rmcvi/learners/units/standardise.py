@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.moments import clipped_square
-from rmcvi.learners.units.islands import STREAK, come_home, new_level, repeats
+from rmcvi.learners.units.islands import STREAK, accustom, come_home, new_level, repeats
 from rmcvi.learners.units.rows import Units
 from rmcvi.learners.units.scaling import STEADY, Scaling, begin
 
@@ -70,7 +70,7 @@ class Standardiser:
         return Scaling(
             *(unknown, unknown, zero, zero, early),
             *(unknown, unknown, streak, home, unknown, zero, zero),
-            *(unknown, np.full(dim, _FIRST_MEMORY), zero),
+            *(unknown, np.full(dim, _FIRST_MEMORY), zero, zero),
         )
 
     def step(self, scaling: Scaling, y: ArrayLike) -> tuple[Scaling, np.ndarray]:
@@ -94,6 +94,7 @@ class Standardiser:
             moved, stuck = repeats(scaling, values, seen)
             jump = np.abs(values - scaling.trusted) > self.gate * scaling.scale
             doubted = (stuck | jump) & seen & scaling.ready
+            moved = accustom(moved, values, jump, seen & scaling.ready, self.gate)
             moved = new_level(moved, values, jump & ~stuck & seen, seen & ~doubted)
             moved = come_home(moved, values, seen)
         moved = self._move(moved, values, seen & ~doubted & scaling.ready)

@@ -191,8 +191,8 @@ class SeasonalLearner(AbstractLearner):
         first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
 
         def row(
-            i: Int[Array, ""], carry: tuple[Learned, Prediction], *given: Any
-        ) -> tuple[Learned, Prediction]:
+            i: Int[Array, ""], carry: tuple[Learned, SeasonalInfo], *given: Any
+        ) -> tuple[Learned, SeasonalInfo]:
             recent, exogenous, dt, started = given
             latest = i == size - 1
             known = Row(
@@ -201,9 +201,12 @@ class SeasonalLearner(AbstractLearner):
             return self._row(carry[0], recent.y[i], known, latest & started, latest)
 
         nothing = jnp.full(self.dim_obs, jnp.nan)
-        none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
+        none = SeasonalInfo(
+            Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing),
+            jnp.zeros(self.dim_obs),
+        )
         given = recent, exogenous, dt, started
-        learned, prediction = loop_from(first, size, row, (learned, none), *given)
+        learned, info = loop_from(first, size, row, (learned, none), *given)
         new = SeasonalState(
             learned=learned,
             recent=recent,
@@ -212,7 +215,7 @@ class SeasonalLearner(AbstractLearner):
             t=state.t + 1,
             key=state.key,
         )
-        return new, SeasonalInfo(prediction)
+        return new, info
 
     def _row(
         self,
@@ -221,7 +224,7 @@ class SeasonalLearner(AbstractLearner):
         row: Row,
         started: Bool[Array, ""],
         latest: Bool[Array, ""],
-    ) -> tuple[Learned, Prediction]:
+    ) -> tuple[Learned, SeasonalInfo]:
         """Predict a row, score the prediction, learn from the row.
 
         A row that is not the `latest` was met before, by the last value.
@@ -274,7 +277,8 @@ class SeasonalLearner(AbstractLearner):
         shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
         new = (walked, shorter, skill.trust_last(confirmed), trial)
         new = tree.where(latest, new, (walk, learned.short, learned.skill, learned.trial))
-        return Learned(components, columns, *new), scored.prediction
+        info = SeasonalInfo(scored.prediction, scored.log_densities)
+        return Learned(components, columns, *new), info
 
     def _score(
         self,

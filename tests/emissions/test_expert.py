@@ -1,7 +1,5 @@
 """The particle path of a column against a particle filter, and against the truth."""
 
-from functools import cache
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,8 +12,8 @@ from rmcvi.learners.emissions.expert import Expert
 from rmcvi.models import LatentRate, NegativeBinomial, Share
 
 ROWS, FILTERED, PARTICLES, RUNS = 3000, 200, 10_000, 4
-CLOSE = 0.004
-"""Nats a row that the Gaussian q_t may cost: measured .0001 and .0004."""
+CLOSE, SINGLE = 0.002, 0.05
+"""Nats that the Gaussian q_t may cost, a row on average and at most (counts: .0002 and .011)."""
 CASES = {
     "counts": (NegativeBinomial(4.0), NegativeBinomial(20.0), 2.0, 0.5),
     "share": (Share(0.3), Share(0.1), 0.8, 0.005),
@@ -32,22 +30,15 @@ def _stream(kind: str) -> tuple[LatentRate, np.ndarray]:
     return truth, np.round(ys / (2.0 * half)) * 2.0 * half
 
 
-@cache
-def _program(kind: str):
+@eqx.filter_jit
+def _run(expert, state, ys, mean, half):
     """Over a stream, from a state; one program for all that is asked of a kind."""
-    _, law, mean, half = CASES[kind]
-    expert = Expert(LatentRate(law))
 
-    @jax.jit
-    def run(state, ys):
-        def row(state, y):
-            known = jnp.asarray(mean), jnp.asarray(half), jnp.ones(())
-            state, told = expert.step(state, y, *known, 0.9)
-            return state, (told.log_mass, told.low, told.high)
+    def row(state, y):
+        state, told = expert.step(state, y, mean, half, jnp.ones(()), 0.9)
+        return state, (told.log_mass, told.low, told.high)
 
-        return jax.lax.scan(row, state, ys)
-
-    return expert, run
+    return jax.lax.scan(row, state, ys)
 
 
 def _log_prob(kind: str, y: float, eta: np.ndarray) -> np.ndarray:
@@ -85,27 +76,26 @@ def _bootstrap(kind: str, ys: np.ndarray, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", LONG)
 def test_probabilities_are_those_of_a_particle_filter(kind):
     truth, ys = _stream(kind)
-    expert, run = _program(kind)
+    expert, known = Expert(truth), [jnp.asarray(v) for v in CASES[kind][2:]]
     state = expert.init(jax.random.key(1))
-    theta = eqx.filter(truth, eqx.is_inexact_array)
-    known = eqx.tree_at(lambda s: (s.theta, s.theta_ascent.average), state.learner, (theta, theta))
-    known = expert.estimator.freeze(known, model=lambda m: jax.tree.leaves(m))
-    state = eqx.tree_at(lambda s: s.learner, state, known)
+    held = expert.estimator.freeze(state.learner, model=lambda m: jax.tree.leaves(m))
+    state = eqx.tree_at(lambda s: s.learner, state, held)
     late = jnp.asarray(np.where(np.arange(ROWS) < FILTERED, ys, np.nan))
-    _, (log_mass, _, _) = run(state, late)
+    _, (log_mass, _, _) = _run(expert, state, late, *known)
     runs = np.stack([_bootstrap(kind, ys[:FILTERED], seed) for seed in range(RUNS)])
     apart = np.asarray(log_mass)[:FILTERED] - runs.mean(0)
     error = runs.mean(1).std(ddof=1) / RUNS**0.5
     assert abs(apart.mean()) < 5.0 * error + CLOSE
-    assert np.abs(apart).max() < 0.15  # of single values, of which some are rare
+    assert np.abs(apart).max() < SINGLE
 
 
 @pytest.mark.parametrize("kind", LONG)
 def test_parameters_are_learned(kind):
     """From starts that are off by a factor of five in the law and of two and a half in r."""
     _, ys = _stream(kind)
-    expert, run = _program(kind)
-    state, (_, low, high) = run(expert.init(jax.random.key(1)), jnp.asarray(ys))
+    expert, known = Expert(LatentRate(CASES[kind][1])), [jnp.asarray(v) for v in CASES[kind][2:]]
+    start = expert.init(jax.random.key(1))
+    state, (_, low, high) = _run(expert, start, jnp.asarray(ys), *known)
     learned = {k: float(v) for k, v in expert.parameters(state).items()}
     assert 0.90 < learned["persistence"] < 0.98
     assert 0.35 < learned["spread"] < 0.7

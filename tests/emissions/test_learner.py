@@ -133,4 +133,4 @@ def test_what_it_says_of_itself():
 
 @pytest.mark.long
 def test_the_conformance_of_learners():
-    assert not rmcvi.checks.learner(_learner()).failures
+    rmcvi.checks.learner(_learner()).raise_if_failed()

@@ -7,6 +7,7 @@ beside it, a and b are what is wrong with its level and its swing. Each is a sta
 process around zero, those of a and b slow ones; persistence and spread of r are learned.
 """
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -27,6 +28,8 @@ class LatentRate(AbstractGaussianModel):
     raw_persistence: Float[Array, ""]
     raw_spread: Float[Array, ""]
     law: AbstractLaw
+    dim_state: int = eqx.field(static=True)
+    dim_obs: int = eqx.field(static=True)
 
     def __init__(self, law: AbstractLaw, *, persistence: float = 0.9, spread: float = 0.2):
         """Set the model up.
@@ -39,17 +42,7 @@ class LatentRate(AbstractGaussianModel):
         share = jnp.asarray(check_real("persistence", persistence, 0.0, 1.0), float)
         self.raw_persistence = jnp.log(share) - jnp.log1p(-share)
         self.raw_spread = unconstrained(jnp.asarray(check_real("spread", spread, 0.0), float))
-        self.law = law
-
-    @property
-    def dim_state(self) -> int:
-        """r, a, b."""
-        return 3
-
-    @property
-    def dim_obs(self) -> int:
-        """One value."""
-        return 1
+        self.law, self.dim_state, self.dim_obs = law, 3, 1
 
     @property
     def dim_input(self) -> int:

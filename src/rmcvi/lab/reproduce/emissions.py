@@ -161,7 +161,7 @@ def _sensors(settings: Settings) -> Cell:
     """One hidden quantity, four sensors of it, 30 % of their values missing in blocks."""
 
     def work(workspace: Workspace) -> Arrays:
-        rows, found = settings["rows"], {}
+        rows, found, streams = settings["rows"], {}, []
         base = SeasonalLearner(SENSORS, period=None)
         model = rmcvi.models.LinearGaussian(
             0.9 * jnp.eye(1), jnp.ones((SENSORS, 1)), 0.4 * jnp.ones(1), 0.6 * jnp.ones(SENSORS)
@@ -180,13 +180,13 @@ def _sensors(settings: Settings) -> Cell:
             state = hidden(rng, rows, 1.0) - hidden(np.random.default_rng(0), rows, 0.0)
             y = state[:, None] + np.array([0.3, 0.5, 0.8, 1.2]) * rng.normal(size=(rows, SENSORS))
             lost = np.repeat(rng.random((-(-rows // 10), SENSORS)) < 0.3, 10, 0)[:rows]
-            y = np.where(lost, np.nan, y)
+            streams.append(y := np.where(lost, np.nan, y))
             for name, learner in ((CLOSED, base), (PARTICLES, ours)):
                 p = _run(learner, y).prediction
                 scores = jnp.tile(p.log_score[:, None], (1, SENSORS)) / SENSORS
                 _judge(found, {name: (p.mean, p.low, p.high, scores)}, y, settings["first"])
         workspace.say(", ".join(f"{k} {np.mean(v):.4g}" for k, v in found.items()))
-        times = {f"{n}.us": _cost(v, y) for n, v in ((PARTICLES, ours), (CLOSED, base))}
+        times = {f"{n}.us": _cost(v, streams[0]) for n, v in ((PARTICLES, ours), (CLOSED, base))}
         return {name: np.concatenate(blocks) for name, blocks in found.items()} | times
 
     return work

@@ -87,7 +87,7 @@ class Expert(eqx.Module):
             dt: length of the step.
             level: probability of the interval.
         """
-        model = self.estimator.model_at(state.learner)
+        model: Any = self.estimator.model_at(state.learner)
         u = model.law.predictor(predicted, half)
         usual = jnp.where(state.count > 0.0, state.usual, u)
         inputs = Inputs(jnp.stack([u, u - usual, half]), dt)

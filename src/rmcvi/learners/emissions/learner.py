@@ -80,11 +80,11 @@ class Group(eqx.Module):
         zero, one = grid.low, jnp.ones_like(grid.low) if grid.whole else grid.high - grid.low
         mean = jnp.where(jnp.isfinite(mean), (mean - zero) / one, 0.5)
         dt = jnp.where(jnp.isfinite(dt), jnp.maximum(dt, 0.0), 1.0)
-        states, told = jax.vmap(lambda *v: self.expert.step(*v, dt, level))(
+        states, told = jax.vmap(lambda s, y, m, half: self.expert.step(s, y, m, half, dt, level))(
             states, (y - zero) / one, mean, grid.half / one
         )
-        band = (zero + one * v for v in (told.mean, told.low, told.high))
-        return states, Foreseen(*band, told.log_mass, told.p_value)
+        mean, low, high = (zero + one * v for v in (told.mean, told.low, told.high))
+        return states, Foreseen(mean, low, high, told.log_mass, told.p_value)
 
 
 class GroupState(eqx.Module):

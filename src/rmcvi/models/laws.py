@@ -47,7 +47,7 @@ class Ladder(eqx.Module):
 
     def tails(self, y: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """P(Y <= y) and P(Y >= y)."""
-        return jnp.interp(y, self.values, self.below), jnp.interp(y, self.values, self.above)
+        return _between(y, self.values, self.below), _between(y, self.values, self.above)
 
 
 class AbstractLaw(eqx.Module):
@@ -79,7 +79,7 @@ class AbstractLaw(eqx.Module):
 
     def quantile(self, ladder: Ladder, probability: float) -> Float[Array, ""]:
         """Least value that is not exceeded with such a probability."""
-        return jnp.interp(jnp.asarray(probability), ladder.below, ladder.values)
+        return _between(jnp.asarray(probability), ladder.below, ladder.values)
 
     def parameters(self) -> dict[str, Array]:
         """In their own units."""
@@ -224,6 +224,13 @@ class Share(AbstractLaw):
     def parameters(self) -> dict[str, Array]:
         """Its width."""
         return {"width": self.width}
+
+
+def _between(x: Float[Array, ""], xs: Float[Array, "n"], ys: Float[Array, "n"]) -> Float[Array, ""]:
+    """As `jnp.interp`, which looks for the place in a loop: so few are counted faster."""
+    k = jnp.clip(jnp.sum(xs < x), 1, len(xs) - 1)
+    share = (x - xs[k - 1]) / jnp.maximum(xs[k] - xs[k - 1], jnp.finfo(xs.dtype).tiny)
+    return ys[k - 1] + jnp.clip(share, 0.0, 1.0) * (ys[k] - ys[k - 1])
 
 
 def _logit(share: Array) -> Array:

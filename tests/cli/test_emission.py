@@ -56,11 +56,11 @@ def test_what_is_said_has_the_last_word(tmp_path):
     def found(*said: str) -> list[dict]:
         return choose_emissions(stream, names, [False, False], said)
 
-    assert found() == found("auto") == [{"column": "visits", "law": "negative-binomial"}]
-    assert found("gaussian") == []
+    assert found("auto") == [{"column": "visits", "law": "negative-binomial"}]
+    assert found() == found("gaussian") == []
     assert found("visits=poisson") == [{"column": "visits", "law": "poisson"}]
-    assert emissions_of(found(), names) == (Emission(0, "negative-binomial"),)
-    assert sentences(found())[0].startswith("visits: counts, learned as negative binomial")
+    assert emissions_of(found("auto"), names) == (Emission(0, "negative-binomial"),)
+    assert sentences(found("auto"))[0].startswith("visits: counts, learned as negative binomial")
     for wrong in ("poison", "vists=poisson", "level=bounded"):
         with pytest.raises(Refusal, match="--emission"):
             found(wrong)
@@ -72,10 +72,10 @@ def test_what_is_said_has_the_last_word(tmp_path):
 def test_a_run_with_counts_resumes_to_the_byte(tmp_path, capsys):
     source = _write(tmp_path / "shop.csv")
     whole, cut = tmp_path / "whole.run", tmp_path / "cut.run"
-    done = call(capsys, "learn", source, "--out", whole, "--season", "none", "--no-report")
+    usual = ("--emission", "auto", "--season", "none", "--no-report")
+    done = call(capsys, "learn", source, "--out", whole, *usual)
     assert done.status == 0 and "visits: counts, learned as negative binomial" in done.err
-    words = ("--season", "none", "--limit", 150, "--no-report")
-    assert call(capsys, "learn", source, "--out", cut, *words).status == 0
+    assert call(capsys, "learn", source, "--out", cut, *usual, "--limit", 150).status == 0
     assert call(capsys, "resume", cut, "--no-report").status == 0
     assert (cut / "estimates.jsonl").read_bytes() == (whole / "estimates.jsonl").read_bytes()
     told = call(capsys, "forecast", whole, "--horizon", 5)

@@ -43,8 +43,8 @@ Emissions = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LAW",
-        help="auto (counts and shares are found), gaussian, poisson, negative-binomial or bounded;"
-        " or NAME=LAW for one column.",
+        help="gaussian (default), auto (counts and shares are found), poisson, negative-binomial or"
+        " bounded; or NAME=LAW for one column.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]

@@ -42,7 +42,7 @@ def choose_emissions(
         stream: whose first rows are looked at.
         columns: their names.
         percent: whether a column is in per cent.
-        said: `--emission`: one of WORDS for all columns, or NAME=LAW for some.
+        said: `--emission`: one of WORDS for all columns, or NAME=LAW for some; nothing: gaussian.
     """
     laws, word = _said(columns, said)
     if word == "gaussian" and not laws:
@@ -107,7 +107,7 @@ def _said(columns: Sequence[str], said: Sequence[str]) -> tuple[dict[str, str], 
             words.append(law)
     if len(words) > 1:
         raise Refusal(f"--emission: got {', '.join(words)}, expected one of them, or NAME=LAW")
-    return laws, words[0] if words else "gaussian" if laws else "auto"
+    return laws, words[0] if words else "gaussian"
 
 
 def _bounds(name: str, law: str, seen: np.ndarray) -> dict[str, float]:

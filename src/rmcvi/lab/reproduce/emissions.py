@@ -1,20 +1,16 @@
-"""Do particles earn their keep? Counts, shares, gaps and several sensors, with and without them.
+"""Do particles earn their keep? Counts, shares and gaps, with and without them.
 
 Of counts and shares `SeasonalLearner` is the special case without particles; the particles alone
-and both together (`EmissionLearner`, what `rmcvi learn` runs on such columns) are compared with it
+and both together (`EmissionLearner`, `rmcvi learn --emission auto`) are compared with it
 on the same rows. A log score is the logarithm of the probability of the value's cell, for all of
-them. Of several sensors of one quantity it is a density, for all of them too.
+them.
 """
 
-import csv
-import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import rmcvi
@@ -31,11 +27,9 @@ from rmcvi.lab.reproduce.experiment import (
 from rmcvi.learners.emissions import Emission, EmissionLearner
 from rmcvi.learners.seasonal import SeasonalLearner
 
-VARIABLE = "RMCVI_STREAMS"
 CLOSED, PARTICLES, BOTH = "closed form", "particles", "both"
 PERIOD, BLOCK = 24, 100
 """Rows of the simulated season; rows of a block, whose means are taken as independent."""
-SENSORS = 4
 Simulator = Callable[[np.random.Generator, int], np.ndarray]
 
 
@@ -91,47 +85,24 @@ SIMULATED: dict[str, tuple[Simulator, Emission]] = {
     "gaps": (gaps, COUNTS),
     "share": (share, SHARE),
 }
-REAL: dict[str, tuple[int, Emission]] = {
-    "Twitter_volume_AAPL": (288, COUNTS),
-    "nyc_taxi": (48, COUNTS),
-    "occupancy_6005": (288, Emission(0, "bounded", 0.0, 100.0, 0.01)),
-}
-"""Streams with rows a day."""
 
 
 def cells(settings: Settings) -> dict[str, Cell]:
     """One per kind of stream."""
-    made = {kind: _simulated(kind, settings) for kind in settings["simulated"]}
-    if settings["sensors"]:
-        made["sensors"] = _sensors(settings)
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        paths = {name: Path(folder) / f"{name}.csv" for name in settings["real"]}
-        made |= {name: _real(name, path, settings) for name, path in paths.items() if path.exists()}
-    return made
+    return {kind: _simulated(kind, settings) for kind in settings["simulated"]}
 
 
 def _simulated(kind: str, settings: Settings) -> Cell:
     def work(workspace: Workspace) -> Arrays:
         simulator, emission = SIMULATED[kind]
-        base = SeasonalLearner(1, period=PERIOD, long_period=None)
         streams = [
             simulator(np.random.default_rng(seed), settings["rows"])[:, None]
             for seed in range(settings["seeds"])
         ]
-        return _compared(EmissionLearner(base, (emission,)), base, streams, settings, workspace)
-
-    return work
-
-
-def _real(name: str, path: Path, settings: Settings) -> Cell:
-    def work(workspace: Workspace) -> Arrays:
-        day, emission = REAL[name]
-        with path.open() as file:
-            rows = list(csv.reader(file))[1 : settings["real_rows"] + 1]
-        y = np.array([float(row[-1]) for row in rows])[:, None]
-        base = SeasonalLearner(1, period=day, long_period=7 * day)
-        return _compared(EmissionLearner(base, (emission,)), base, [y], settings, workspace)
+        with jax.enable_x64(True):  # as the command computes
+            base = SeasonalLearner(1, period=PERIOD, long_period=None)
+            learner = EmissionLearner(base, (emission,))
+            return _compared(learner, base, streams, settings, workspace)
 
     return work
 
@@ -157,44 +128,8 @@ def _compared(
     return {name: np.concatenate(blocks) for name, blocks in found.items()} | times
 
 
-def _sensors(settings: Settings) -> Cell:
-    """One hidden quantity, four sensors of it, 30 % of their values missing in blocks."""
-
-    def work(workspace: Workspace) -> Arrays:
-        rows, found, streams = settings["rows"], {}, []
-        base = SeasonalLearner(SENSORS, period=None)
-        model = rmcvi.models.LinearGaussian(
-            0.9 * jnp.eye(1), jnp.ones((SENSORS, 1)), 0.4 * jnp.ones(1), 0.6 * jnp.ones(SENSORS)
-        )
-        ours = rmcvi.OnlineEstimator(
-            model,
-            rmcvi.families.LinearGaussianFamily(),
-            rmcvi.NaturalRMCVI(10, num_steps=1),
-            draws=400,
-            drift=False,
-            sensors=False,
-            trial=False,
-        )
-        for seed in range(settings["seeds"]):
-            rng = np.random.default_rng(seed)
-            state = hidden(rng, rows, 1.0) - hidden(np.random.default_rng(0), rows, 0.0)
-            y = state[:, None] + np.array([0.3, 0.5, 0.8, 1.2]) * rng.normal(size=(rows, SENSORS))
-            lost = np.repeat(rng.random((-(-rows // 10), SENSORS)) < 0.3, 10, 0)[:rows]
-            streams.append(y := np.where(lost, np.nan, y))
-            for name, learner in ((CLOSED, base), (PARTICLES, ours)):
-                p = _run(learner, y).prediction
-                scores = jnp.tile(p.log_score[:, None], (1, SENSORS)) / SENSORS
-                _judge(found, {name: (p.mean, p.low, p.high, scores)}, y, settings["first"])
-        workspace.say(", ".join(f"{k} {np.mean(v):.4g}" for k, v in found.items()))
-        times = {f"{n}.us": _cost(v, streams[0]) for n, v in ((PARTICLES, ours), (CLOSED, base))}
-        return {name: np.concatenate(blocks) for name, blocks in found.items()} | times
-
-    return work
-
-
 def _run(learner: AbstractLearner, y: np.ndarray) -> Any:
-    with jax.enable_x64(True):  # as the command computes
-        return rmcvi.scan(learner, learner.init(jax.random.key(0)), y)[1]
+    return rmcvi.scan(learner, learner.init(jax.random.key(0)), y)[1]
 
 
 def _cost(learner: AbstractLearner, y: np.ndarray) -> float:
@@ -232,8 +167,6 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         numbers[kind] = {}
         square = np.asarray(cell[f"{CLOSED}.square"])
         for name in (CLOSED, PARTICLES, BOTH):
-            if f"{name}.square" not in cell:
-                continue
             own = {k: np.asarray(cell[f"{name}.{k}"]) for k in ("square", "log", "inside", "width")}
             gain = own["log"] - np.asarray(cell[f"{CLOSED}.log"])
             ratio = _ratio(own["square"], square)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ FENCED = re.compile(r"^```.*?^```", re.S | re.M)
 CODE = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
+UNIT = re.compile(r"/etc/systemd/system/([\w-]+\.service)`:\n\n((?:    .*\n|\n)+)")
 PAGE = re.compile(r"docs/[\w/.-]+\.md")
 SOURCE = re.compile(r"`((?:[\w-]+/)+\w+\.py)`")
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
@@ -206,3 +208,19 @@ def test_promises_name_tests_that_exist() -> None:
         assert f"def {test}(" in file.read_text() or not test, name
         count += 1
     assert count > 60
+
+
+def test_units_are_taken_by_systemd(tmp_path: Path) -> None:
+    """All but the program, which is not installed there, as `systemd-analyze` reads them."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("Debian's systemd is not installed")
+    found = {n: text for page in PAGES for n, text in UNIT.findall(page.read_text())}
+    assert sorted(found) == ["rmcvi-air.service", "rmcvi-plant.service"]
+    for unit, text in found.items():
+        lines = [line.removeprefix("    ") for line in text.splitlines()]
+        whole = "\n".join(lines).replace("/opt/rmcvi/bin/rmcvi", "/bin/true") + "\n"
+        (tmp_path / unit).write_text(whole)
+        words = [program, "verify", str(tmp_path / unit)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60.0)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -9,7 +9,6 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
-from sklearn.kernel_ridge import KernelRidge as SklearnRidge
 
 import rmcvi
 from rmcvi import Inputs, Trainable, checks
@@ -122,7 +121,10 @@ def test_increments_add_up_to_the_score() -> None:
     assert got.std(0).max() < 0.2 * np.linalg.norm(want)
 
 
-def sklearn_ridge(ridge: Any, bandwidth: Any) -> SklearnRidge:
+def sklearn_ridge(ridge: Any, bandwidth: Any) -> Any:
+    """Imported here: it takes two seconds, and every worker reads this file."""
+    from sklearn.kernel_ridge import KernelRidge as SklearnRidge
+
     return SklearnRidge(alpha=ridge, kernel="rbf", gamma=0.5 / float(bandwidth) ** 2)
 
 

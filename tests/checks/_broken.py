@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import norm, poisson
+from jax.scipy.stats import norm
 
 import rmcvi
 from rmcvi import families, models
@@ -92,17 +92,6 @@ class Correlated(Level):
     def emission_sample(self, key, x, inputs):
         noise = 0.5 * jax.random.normal(key, (2,))
         return jnp.broadcast_to(x, (2,)) + noise + jnp.stack([0.0 * x[0], 0.8 * noise[0]])
-
-
-class Counts(Level):
-    """Sound: Poisson counts, whose emission has no Stein identities."""
-
-    def emission_log_prob(self, x, y, inputs):
-        return poisson.logpmf(y, jnp.exp(jnp.broadcast_to(x, (2,))))
-
-    def emission_sample(self, key, x, inputs):
-        rate = jnp.exp(jnp.broadcast_to(x, (2,)))
-        return jax.random.poisson(key, rate).astype(rate.dtype)
 
 
 class _Count:

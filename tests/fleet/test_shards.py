@@ -1,5 +1,6 @@
 """Shards: every stream is a run of its own, and a kill at any moment costs nothing."""
 
+import errno
 import importlib
 import json
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from rmcvi.app.fleet.output import lines_of
 from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.fleet.store import Store
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import DataError, keyed, read
 from tests.fleet._fleets import (
@@ -116,6 +118,29 @@ def test_tables_are_read_alike(folder: Path, tmp_path: Path) -> None:
     shard.save()
     shard.close()
     finish(tmp_path / "run", 2)
+    assert output(tmp_path / "run") == output(folder / "whole")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_full_disk_costs_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that the disk did not take, told late: the next one holds what it held."""
+    begin(folder / "plant.csv", tmp_path / "run", 1)
+    shard, full = Shard(tmp_path / "run", 0, MODEL), OSError(errno.ENOSPC, "No space left")
+    told = shard.run()
+    next(told)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "sync", lambda _: (_ for _ in ()).throw(full))
+        with pytest.raises(OSError, match="No space left"):
+            shard.save()
+    for _ in told:
+        pass
+    shard.close()
+    assert (
+        OpenedFleet(tmp_path / "run", MODEL).ranked()
+        == OpenedFleet(folder / "whole", MODEL).ranked()
+    )
     assert output(tmp_path / "run") == output(folder / "whole")
 
 

@@ -35,42 +35,43 @@ def increments(recursion: Any, case: Any, family: Any, key: int = 0) -> Any:
         state, grads, info = recursion.step(state, model, family, y, inputs, k, spec)
         return state, (grads.model.transition, grads.model.emission, info.functional)
 
-    start = recursion.init(model, family, spec)
-    return jax.jit(lambda: jax.lax.scan(step, start, steps)[1])()
+    return jax.jit(lambda: jax.lax.scan(step, recursion.init(model, family, spec), steps)[1])()
 
 
 def smoothed_sums(case: Any) -> tuple[np.ndarray, np.ndarray]:
     """The same sums over a whole sequence from the textbook's smoother, as lists of blocks."""
     law = textbook.rts_smoother(case.system, textbook.kalman_filter(case.system, case.ys))
     u, dt = np.asarray(case.inputs.u), np.asarray(case.inputs.dt)
-    move, emit = case.model.linear_transition(), case.model.linear_emission()
-    dim = law.mean.shape[1]
     moves, emits = 0.0, 0.0
     for t, y in enumerate(case.ys):
-        inputs = Inputs(jnp.asarray(u[t]), jnp.asarray(dt[t]))
+        mean = np.concatenate([law.mean[t - 1], law.mean[t]])
+        cov = np.block([[law.cov[t - 1], law.lag_one[t]], [law.lag_one[t].T, law.cov[t]]])
+        move, emit = linear_parts(case.model, mean, np.nan_to_num(y), Inputs(u[t], dt[t]))
         if t > 0:
-            mean = np.concatenate([law.mean[t - 1], law.mean[t]])
-            cov = np.block([[law.cov[t - 1], law.lag_one[t]], [law.lag_one[t].T, law.cov[t]]])
-            moves = (
-                moves
-                + expected_square(
-                    lambda b, inputs=inputs: move.pairs(b[:dim], b[dim:], inputs), mean, cov
-                )
-                / dt[t]
-            )
-        filled = jnp.asarray(np.nan_to_num(y))
-        square = expected_square(
-            lambda x, i=inputs, y=filled: emit.pairs(x, y, i), law.mean[t], law.cov[t]
-        )
+            moves = moves + expected_square(move, cov) / dt[t]
+        square = expected_square(emit, law.cov[t])
         seen = ~np.isnan(y).reshape(len(square), -1).any(1)
         emits = emits + np.where(seen[:, None, None], square, 0.0)
     return np.asarray(moves), np.asarray(emits)
 
 
-def expected_square(function: Any, mean: np.ndarray, cov: np.ndarray) -> np.ndarray:
-    """E[v v'] of v = function(x), linear, under N(mean, cov)."""
-    at, slope = function(jnp.asarray(mean)), jax.jacfwd(function)(jnp.asarray(mean))
-    at, slope = np.asarray(at), np.asarray(slope)
+@jax.jit
+def linear_parts(model: Any, pair: Any, y: Any, inputs: Inputs) -> Any:
+    """Value and slope of v at the mean: of the transition, in (x_{t-1}, x_t), and the emission."""
+    move, emit, dim = model.linear_transition(), model.linear_emission(), model.dim_state
+
+    def both(function, x):
+        return function(x), jax.jacfwd(function)(x)
+
+    return (
+        both(lambda b: move.pairs(b[:dim], b[dim:], inputs), pair),
+        both(lambda x: emit.pairs(x, y, inputs), pair[dim:]),
+    )
+
+
+def expected_square(linear: tuple[Any, Any], cov: np.ndarray) -> np.ndarray:
+    """E[v v'] under N(mean, cov) of a linear v, given by its value at the mean and its slope."""
+    at, slope = map(np.asarray, linear)
     return at[:, :, None] * at[:, None] + np.einsum("bki,ij,blj->bkl", slope, cov, slope)
 
 
@@ -97,11 +98,11 @@ def test_windowed_statistics_are_the_forward_ones_and_those_of_a_functional() ->
         return v[:, :, None] * v[:, None]
 
     windowed = rmcvi.RMCVI(
-        8, window=len(case.ys), negligible=0.0, functional=rmcvi.AdditiveFunctional(square)
+        8, window=len(case.ys), bptt=1, negligible=0.0, functional=rmcvi.AdditiveFunctional(square)
     )
     back = increments(windowed, case, family)
     np.testing.assert_allclose(np.cumsum(back[0].moments, 0), back[2], rtol=1e-9, atol=1e-10)
-    ahead = increments(rmcvi.RMCVI(8, gradient="forward"), case, family)
+    ahead = increments(rmcvi.RMCVI(8, bptt=1, gradient="forward"), case, family)
     for a, b in zip(jax.tree.leaves(ahead[:2]), jax.tree.leaves(back[:2]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
 
@@ -165,6 +166,8 @@ def test_full_passes_are_the_em_of_dynamax() -> None:
             emission_weights=model.emission,
             emission_covariance=noise[1],
         )
+    e_step = jax.jit(other.e_step)
+    m_step = jax.jit(lambda params, batch: other.m_step(params, props, batch, None)[0])
     em, evidence = OnlineEM(power=1.0, prior=0.0, every=40), []
     linear = rmcvi.only(
         model,
@@ -176,10 +179,10 @@ def test_full_passes_are_the_em_of_dynamax() -> None:
         evidence.append(float(infos.elbo[-1]))
         model = learner.model_at(state)
         with jax.numpy_rank_promotion("allow"):
-            stats, log_evidence = other.e_step(params, ys)
+            stats, log_evidence = e_step(params, ys)
             batch = jax.tree.map(lambda v: jnp.asarray(v)[None], stats)
             kept = params.initial
-            params = other.m_step(params, props, batch, None)[0]._replace(initial=kept)
+            params = m_step(params, batch)._replace(initial=kept)
         np.testing.assert_allclose(evidence[-1], log_evidence, rtol=1e-8)
         ours = model.parameters()
         np.testing.assert_allclose(ours["transition"], params.dynamics.weights, rtol=1e-6)

@@ -1,7 +1,9 @@
 """Calibrated weights: rows have the kernels' own moments, so linear models leave no error."""
 
+from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ from rmcvi.recursion.backward import Tilts
 from rmcvi.recursion.calibration import LIMIT, Calibration
 from rmcvi.recursion.ideal_linear import ideal_elbo
 
-LENGTH = 8
+LENGTH = 5
 FULL = LinearGaussian(
     jnp.array([[0.8, 0.2], [-0.1, 0.7]]),
     jnp.array([[1.0, 0.2], [0.3, 1.0], [0.5, 0.5]]),
@@ -36,7 +38,7 @@ def stream(model: LinearGaussian) -> tuple[jax.Array, rmcvi.Inputs]:
     """One row without observations, another with some of them."""
     u = jax.random.normal(jax.random.key(9), (LENGTH, model.dim_input))
     _, ys = rmcvi.simulate(model, jax.random.key(0), LENGTH, u)
-    return ys.at[2].set(jnp.nan).at[5, 1].set(jnp.nan), rmcvi.Inputs(u, jnp.ones(LENGTH))
+    return ys.at[2].set(jnp.nan).at[3, 1].set(jnp.nan), rmcvi.Inputs(u, jnp.ones(LENGTH))
 
 
 def total(recursion: Any, model: Any, family: Any, learned: bool = True) -> tuple[Any, Any]:
@@ -58,10 +60,10 @@ def total(recursion: Any, model: Any, family: Any, learned: bool = True) -> tupl
     return jax.tree.map(lambda v: v.sum(0), grads), infos
 
 
-@pytest.mark.parametrize("q", [families.DiagonalGaussian(), families.FullGaussian()])
-def test_rows_have_the_moments_of_their_kernels(q: Any) -> None:
-    x_prev, x = jax.random.normal(jax.random.key(0), (2, 20, 2))
-    statistics = jax.vmap(q.statistic)(x_prev)
+@partial(jax.jit, static_argnums=(0, 1))
+def averages(q: Any, num: int) -> Any:
+    """Of 1, x and x x' by calibrated weights; the kernels' own moments; the calibrated share."""
+    x_prev, x = jax.random.normal(jax.random.key(0), (2, num, 2))
     more = jnp.array([[0.7, 0.3], [0.3, 0.5]])
 
     def tilt(v):
@@ -70,16 +72,24 @@ def test_rows_have_the_moments_of_their_kernels(q: Any) -> None:
     def kernel(v):
         return tree.add(tilt(v), q.from_moments(jnp.zeros(2), jnp.eye(2)))
 
-    tilts = Tilts(tilt, x, statistics, kernel)
+    def moments(v):
+        mean = q.mean(kernel(v))
+        return jnp.ones(()), mean, q.covariance(kernel(v)) + jnp.outer(mean, mean)
+
+    tilts = Tilts(tilt, x, jax.vmap(q.statistic)(x_prev), kernel)
     weights = rmcvi.CalibratedWeights().weigh(jax.random.key(1), q, tilts)
-    np.testing.assert_allclose(weights.average(jnp.ones(20)), 1.0, rtol=1e-12)
-    told = weights.average(x_prev)
-    np.testing.assert_allclose(told, jax.vmap(lambda v: q.mean(kernel(v)))(x), atol=1e-10)
-    square = weights.average(jax.vmap(jnp.outer)(x_prev, x_prev))
-    truth = jax.vmap(lambda v: q.covariance(kernel(v)) + jnp.outer(*[q.mean(kernel(v))] * 2))(x)
-    known = jnp.eye(2, dtype=bool) | isinstance(q, families.FullGaussian)
-    np.testing.assert_allclose(square[:, known], truth[:, known], atol=1e-10)
-    assert float(weights.calibrated()) == 1.0
+    told = (jnp.ones(num), x_prev, jax.vmap(jnp.outer)(x_prev, x_prev))
+    return jax.tree.map(weights.average, told), jax.vmap(moments)(x), weights.calibrated()
+
+
+@pytest.mark.parametrize("q", [families.DiagonalGaussian(), families.FullGaussian()])
+def test_rows_have_the_moments_of_their_kernels(q: Any) -> None:
+    told, truth, share = averages(q, 20)
+    np.testing.assert_allclose(told[0], truth[0], rtol=1e-12)
+    np.testing.assert_allclose(told[1], truth[1], atol=1e-10)
+    known = np.eye(2, dtype=bool) | isinstance(q, families.FullGaussian)
+    np.testing.assert_allclose(told[2][:, known], truth[2][:, known], atol=1e-10)
+    assert float(share) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,12 @@ def test_linear_models_are_learned_exactly(kind: str, entropy: str, gradient: st
         np.testing.assert_allclose(told, truth, rtol=1e-6, atol=1e-6)
 
 
+@jax.jit
+def ideal(pair: Any, ys: jax.Array) -> Any:
+    """The last value of the ideal recursion, and its gradient in model and family."""
+    return jax.value_and_grad(lambda pair: ideal_elbo(pair[0], pair[1], ys)[-1])(pair)
+
+
 @pytest.mark.parametrize("entropy", ["sampled", "closed"])
 def test_learned_families_get_the_exact_gradient(entropy: str) -> None:
     """A posterior that is wrong: the ELBO and both of its gradients against the ideal recursion."""
@@ -141,10 +157,7 @@ def test_learned_families_get_the_exact_gradient(entropy: str) -> None:
     grads, infos = total(recursion, model, family)
     ys, _ = stream(model)
 
-    def last(pair):
-        return ideal_elbo(pair[0], pair[1], ys)[-1]
-
-    value, exact = jax.jit(jax.value_and_grad(last))((model, family))
+    value, exact = ideal((model, family), ys)
     np.testing.assert_allclose(infos.elbo[-1], value, atol=1e-7)
     told, truth = ravel_pytree((grads.model, grads.family))[0], ravel_pytree(exact)[0]
     np.testing.assert_allclose(told, truth, rtol=1e-6, atol=1e-6)
@@ -153,8 +166,11 @@ def test_learned_families_get_the_exact_gradient(entropy: str) -> None:
 def test_functionals_are_exact() -> None:
     """Smoothed sums of the states' products."""
     functional = rmcvi.AdditiveFunctional(lambda a, b: jnp.outer(a, a))
-    recursion = rmcvi.RMCVI(20, functional=functional, backward=rmcvi.CalibratedWeights())
+    recursion = rmcvi.RMCVI(
+        20, window=2, bptt=1, functional=functional, backward=rmcvi.CalibratedWeights()
+    )
     _, infos = total(recursion, FULL, families.LinearGaussianFamily(), learned=False)
+    np.testing.assert_array_equal(infos.calibrated[1:], 1.0)
     ys, inputs = stream(FULL)
     smoothed = kalman_smoother(FULL, ys, inputs)
     products = jax.vmap(jnp.outer)(smoothed.mean, smoothed.mean) + smoothed.covariance
@@ -162,13 +178,10 @@ def test_functionals_are_exact() -> None:
     np.testing.assert_allclose(infos.functional[-1], exact, atol=1e-6)
 
 
-def test_few_particles_reproduce_fewer_moments() -> None:
+@pytest.mark.parametrize(("num", "share"), [(13, 1.0), (12, 0.8), (9, 0.0)])
+def test_few_particles_reproduce_fewer_moments(num: int, share: float) -> None:
     """Five moments need 13 particles, four of them 10; with fewer the weights are plain."""
-    family = families.LinearGaussianFamily()
-    for num, share in ((13, 1.0), (12, 0.8), (9, 0.0)):
-        recursion = rmcvi.RMCVI(num, backward=rmcvi.CalibratedWeights())
-        _, infos = total(recursion, FULL, family, learned=False)
-        np.testing.assert_allclose(infos.calibrated[1:], share)
+    np.testing.assert_allclose(averages(families.FullGaussian(), num)[2], share)
 
 
 def test_changes_are_limited() -> None:
@@ -188,9 +201,11 @@ def test_it_survives() -> None:
     ys = ys.at[100].set(1e6).at[120].set(-jnp.inf).at[140:160].set(jnp.nan)
     family = families.LinearGaussianFamily(diagonal=True)
     still = optax.sgd(0.0)
-    recursion = rmcvi.RMCVI(20, backward=rmcvi.CalibratedWeights())
-    learner = rmcvi.OnlineEstimator(truth, family, recursion, optax.adam(1e-3), still, draws=0)
-    state, info = rmcvi.scan(learner, learner.init(jax.random.key(2)), ys)
+    recursion = rmcvi.RMCVI(20, window=4, bptt=1, backward=rmcvi.CalibratedWeights())
+    learner = rmcvi.OnlineEstimator(
+        truth, family, recursion, optax.adam(1e-3), still, draws=0, health=False
+    )
+    state, info = rmcvi.scan(learner, eqx.filter_jit(learner.init)(jax.random.key(2)), ys)
     assert bool(jnp.all(jnp.isfinite(info.elbo)))
     error = jnp.sqrt(jnp.mean((learner.filter(state).mean - xs[-1]) ** 2))
     assert float(error) < 1.0

@@ -14,6 +14,8 @@ import rmcvi
 from rmcvi.baselines import kalman_filter, kalman_smoother, score
 from rmcvi.core.gaussian import normal_log_prob, root_of, whitened_normal
 from rmcvi.models import AbstractGaussianModel
+from rmcvi.recursion.gaussian_fit import ascend
+from rmcvi.recursion.gaussian_match import Match
 from tests.baselines._linear import full_case
 from tests.optim.test_em import increments, smoothed_sums
 
@@ -109,7 +111,6 @@ def follow(recursion: Any, model: Any, ys: Array, inputs: rmcvi.Inputs) -> Any:
         ("correlated", 2, False),
         ("correlated", 50, True),
         ("integrator", 2, True),
-        ("integrator", 50, True),
         ("independent", 7, True),
     ],
 )
@@ -128,10 +129,9 @@ def test_it_is_the_kalman_filter_and_its_score(name: str, particles: int, correc
     truth = score(model, ys, inputs)
     for told, slope in zip(jax.tree.leaves(grads), jax.tree.leaves(truth), strict=True):
         np.testing.assert_allclose(told.sum(0), slope, rtol=1e-7, atol=1e-7)
-    before = kalman_smoother(model, ys[:-1], jax.tree.map(lambda v: v[:-1], inputs))
     last = kalman_smoother(model, ys, inputs).mean[-2]
     np.testing.assert_allclose(smoothed[-1], last, atol=1e-7)
-    assert float(jnp.max(jnp.abs(before.mean[-1] - last))) > 1e-3
+    assert float(jnp.max(jnp.abs(exact.mean[-2] - last))) > 1e-3
 
 
 def test_statistics_of_online_em_are_those_of_the_smoother() -> None:
@@ -151,21 +151,22 @@ def test_smoothing_a_sequence_with_singular_noise() -> None:
     learner = rmcvi.OnlineEstimator(
         model, FAMILY, recursion, still, still, trainable=nothing, draws=0, health=False
     )
-    told = learner.smooth_sequence(learner.init(jax.random.key(0)), ys, num=4000)
+    start = eqx.filter_jit(learner.init)(jax.random.key(0))
+    told = learner.smooth_sequence(start, ys, num=4000)
     exact = kalman_smoother(model, ys)
     std = jnp.sqrt(jnp.diagonal(exact.covariance, axis1=1, axis2=2))
     assert float(jnp.max(jnp.abs(told.mean - exact.mean) / std)) < 5 / 4000**0.5
     np.testing.assert_allclose(told.std, std, rtol=5 / (2 * 4000) ** 0.5)
 
 
-@pytest.mark.parametrize("name", ["correlated", "integrator"])
-def test_in_single_precision(name: str) -> None:
+def test_in_single_precision() -> None:
+    """Noise of rank one, the harder case."""
     with jax.enable_x64(False):
-        model = MODELS[name]()
+        model = integrator()
         ys, inputs = stream(model, 300)
         carry, _, grads, info = follow(rmcvi.NaturalRMCVI(8), model, ys, inputs)
         assert carry.mean.dtype == jnp.float32
-    model = MODELS[name]()
+    model = integrator()
     ys, inputs = jax.tree.map(lambda v: v.astype(float), (ys, inputs))
     exact, truth = kalman_filter(model, ys, inputs), score(model, ys, inputs)
     np.testing.assert_allclose(carry.mean, exact.mean, atol=1e-3)
@@ -265,3 +266,20 @@ def test_a_hundred_thousand_rows_in_single_precision() -> None:
         exact = kalman_filter(model, ys[-900:], jax.tree.map(lambda v: v[-900:], inputs))
         std = jnp.sqrt(exact.covariance[-1, 0, 0])
         assert float(jnp.abs(carry.mean[-1, 0] - exact.mean[-1, 0])) < 0.01 * float(std)
+
+
+def test_a_likelihood_with_an_edge_keeps_its_row():
+    """Particles beyond the edge have no density (NaN); the others tell where the posterior is."""
+
+    def target(z):
+        return 2.0 * jnp.log(z[0] + 1.0) - 0.5 * z @ z
+
+    noise = whitened_normal(jax.random.key(0), 50, 1)
+    assert float(jnp.min(noise)) < -1.0
+    found = Match.of(ascend(target, noise, 4, 1.0), corrected=True)
+    z = np.linspace(-1.0, 8.0, 20_001)
+    density = (z + 1.0) ** 2 * np.exp(-0.5 * z**2)
+    mean = np.average(z, weights=density)
+    spread = np.average((z - mean) ** 2, weights=density) ** 0.5
+    assert abs(float(found.mean[0]) - mean) < 0.05 * spread
+    assert abs(float(found.root[0, 0]) / spread - 1.0) < 0.2  # q is a sixth too wide

@@ -14,6 +14,12 @@ from rmcvi.recursion.backward import Tilts
 from rmcvi.recursion.weights import DenseWeights
 from tests.recursion._runs import linear_family, linear_model, run, stream
 
+SMALL, TIED = (
+    rmcvi.RMCVI(num_particles=5, window=4, bptt=2, entropy="sampled"),
+    families.LinearGaussianFamily(),
+)
+"""Tests that `run` these two with `linear_model` over six rows share one program."""
+
 
 def some_tilts(num: int = 12) -> tuple[families.DiagonalGaussian, Tilts]:
     """Tilts of a diagonal Gaussian with positive precision."""
@@ -137,8 +143,9 @@ def test_float32_statistics_hold_over_1e5_steps() -> None:
                 )
                 return state, (info.elbo, info.increment)
 
-            start = recursion.init(model, family, none)
-            return jax.jit(lambda s: jax.lax.scan(step, s, ys)[1])(start)
+            return jax.jit(
+                lambda ys: jax.lax.scan(step, recursion.init(model, family, none), ys)[1]
+            )(ys)
 
     (total32, late32), (total64, late64) = elbos(False), elbos(True)
     np.testing.assert_allclose(total32[-1], total64[-1], rtol=2e-6)
@@ -152,10 +159,8 @@ def test_masked_coordinate_equals_a_model_without_it() -> None:
         full.transition, full.emission[:2], jnp.array([0.5, 0.4]), jnp.array([0.3, 0.5])
     )
     ys = stream(full, 6)
-    recursion = rmcvi.RMCVI(num_particles=5, window=4, bptt=2)
-    family = families.LinearGaussianFamily()
-    _, grads, infos = run(recursion, full, family, ys.at[:, 2].set(jnp.nan))
-    _, grads_cut, infos_cut = run(recursion, cut, family, ys[:, :2])
+    _, grads, infos = run(SMALL, full, TIED, ys.at[:, 2].set(jnp.nan))
+    _, grads_cut, infos_cut = run(SMALL, cut, TIED, ys[:, :2])
     np.testing.assert_allclose(infos.elbo, infos_cut.elbo, rtol=1e-9)
     assert np.all(np.isfinite(grads))
     np.testing.assert_allclose(grads[:, :4], grads_cut[:, :4], rtol=1e-8, atol=1e-10)
@@ -164,9 +169,7 @@ def test_masked_coordinate_equals_a_model_without_it() -> None:
 def test_nothing_observed_is_sound() -> None:
     """All rows missing: finite everything, the ELBO of an exact family stays at zero."""
     model = linear_model()
-    ys = jnp.full((6, 3), jnp.nan)
-    recursion = rmcvi.RMCVI(num_particles=5, window=4, bptt=2, entropy="sampled")
-    _, grads, infos = run(recursion, model, families.LinearGaussianFamily(), ys)
+    _, grads, infos = run(SMALL, model, TIED, jnp.full((6, 3), jnp.nan, float))
     assert np.all(np.isfinite(grads))
     np.testing.assert_allclose(infos.elbo, 0.0, atol=1e-9)
 
@@ -191,13 +194,9 @@ def test_one_compilation_per_shape() -> None:
 
 def test_info_reports_bad_numbers() -> None:
     """An infinite observation is a result code, not an exception."""
-    model, family = linear_model(), families.LinearGaussianFamily()
-    _, _, infos = run(
-        rmcvi.RMCVI(num_particles=4, window=2, bptt=1),
-        model,
-        family,
-        jnp.array([[1.0, jnp.inf, 0.0]]),
-    )
+    ys = stream(linear_model(), 6).at[0, 1].set(jnp.inf)
+    _, _, infos = run(SMALL, linear_model(), TIED, ys)
+    assert int(infos.result[1]) != rmcvi.Result.NON_FINITE
     assert int(infos.result[0]) == rmcvi.Result.NON_FINITE
     assert "finite" in rmcvi.Result(int(infos.result[0])).message
 

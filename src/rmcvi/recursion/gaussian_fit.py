@@ -29,6 +29,8 @@ NOTHING = 10.0
 """Times q that the target is where q has as good as nothing: few particles tell that safely."""
 SLACK = 1e-4
 """Of the objective, in nats: what rounding may seem to lose."""
+OUTSIDE = 10.0
+"""Nats by which particles at which h is no number count as worse than the worst of the others."""
 
 
 class Fit(eqx.Module):
@@ -102,8 +104,7 @@ def ascend(target: Target, noise: Float[Array, "n dx"], num_steps: int, rate: fl
 
     def evaluate(mean, factor):
         z = mean[None] + solve_triangular(factor, noise.T, lower=True, trans="T").T
-        values, slopes = jax.vmap(jax.value_and_grad(target))(z)
-        return Fit(mean, factor, noise, z, values, slopes)
+        return Fit(mean, factor, noise, z, *inside(*jax.vmap(jax.value_and_grad(target))(z)))
 
     def step(_, now):
         fit, rate = now
@@ -120,6 +121,15 @@ def ascend(target: Target, noise: Float[Array, "n dx"], num_steps: int, rate: fl
     dim = noise.shape[1]
     start = evaluate(jnp.zeros(dim, noise.dtype), jnp.eye(dim, dtype=noise.dtype))
     return jax.lax.fori_loop(0, num_steps, step, (start, jnp.asarray(rate, noise.dtype)))[0]
+
+
+def inside(
+    values: Float[Array, "n"], slopes: Float[Array, "n dx"]
+) -> tuple[Float[Array, "n"], Float[Array, "n dx"]]:
+    """Values and slopes that are numbers also beyond the model's support, or its arithmetic."""
+    known = jnp.isfinite(values) & jnp.all(jnp.isfinite(slopes), 1)
+    worst = jnp.where(jnp.any(known), jnp.min(jnp.where(known, values, jnp.inf)), -jnp.inf)
+    return jnp.where(known, values, worst - OUTSIDE), jnp.where(known[:, None], slopes, 0.0)
 
 
 def bounded(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:

@@ -87,8 +87,9 @@ def predict(model: Any, law: Law, noise: Float[Array, "n dx"], inputs: Inputs) -
     """x_t from the particles of q_{t-1} that `noise` makes."""
     deviation, num = colour(law.root, noise), len(noise)
     moved = jax.vmap(model.transition_mean, (0, None))(law.mean[None] + deviation, inputs)
-    mean = jnp.mean(moved, 0)
-    moved = moved - mean[None]
+    known = jnp.all(jnp.isfinite(moved), 1, keepdims=True)  # f may have a domain
+    mean = jnp.sum(jnp.where(known, moved, 0.0), 0) / jnp.maximum(jnp.sum(known), 1)
+    moved = jnp.where(known, moved - mean[None], 0.0)
     covariance = covariance_of(model.transition_scale(inputs))
     root = root_of(moved.T @ moved / num + covariance)
     gain = solve_triangular(root, moved.T @ deviation / num, lower=True).T

@@ -25,7 +25,7 @@ from rmcvi.core.observation import Observation
 from rmcvi.core.pareto import pareto_k
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments, initial_moments
-from rmcvi.recursion.gaussian_fit import ascend
+from rmcvi.recursion.gaussian_fit import ascend, inside
 from rmcvi.recursion.gaussian_law import Law, Prediction, initial_law, predict
 from rmcvi.recursion.gaussian_match import Match
 from rmcvi.recursion.history import History
@@ -181,7 +181,7 @@ def _derivatives(
             value = row.target(current, moved, z)
             return value + row.tilt(current, prior, z) if tilted else value
 
-        values, slopes = jax.vmap(jax.value_and_grad(h))(now.fit.z)
+        values, slopes = inside(*jax.vmap(jax.value_and_grad(h))(now.fit.z))
         return values, slopes, Law(moved.mean, moved.root)
 
     def along(direction, tangent):

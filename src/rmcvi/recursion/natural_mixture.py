@@ -25,7 +25,7 @@ from rmcvi.core.gaussian import whitened_normal
 from rmcvi.core.observation import Observation
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments
-from rmcvi.recursion.gaussian_fit import Fit, ascend
+from rmcvi.recursion.gaussian_fit import Fit, ascend, inside
 from rmcvi.recursion.gaussian_law import Law, Prediction, initial_law
 from rmcvi.recursion.gaussian_match import Match
 from rmcvi.recursion.mixture_cut import Cut, cut_law, cut_prediction, pieces
@@ -218,7 +218,7 @@ def _derivatives(
                 value = row.target(current, moved, z)
                 return value + row.tilt(current, prior, z) if tilted else value
 
-            return jax.vmap(jax.value_and_grad(h))(z)
+            return inside(*jax.vmap(jax.value_and_grad(h))(z))
 
         values, slopes = jax.vmap(piece)(moved, found.prior, found.match.fit.z)
         return weight, values, slopes, Law(moved.mean, moved.root)

@@ -117,11 +117,17 @@ class Streams:
             raise ValueError(f"u: got {inputs.shape}, expected {(n, du)}")
         steps = np.ones(n) if dt is None else np.asarray(dt, float)
         values = np.where(np.isfinite(values), values, np.nan)
-        which = np.fromiter(map(self.place, keys), int, n)
+        for key in dict.fromkeys(keys):
+            self.place(key)
+        which = self._which(keys)
         parts = [values, inputs, steps[:, None]]
         if self.units is not None:
             parts.insert(1, self.units.rows(keys, values))
         return self._learn(which, np.concatenate(parts, 1))
+
+    def _which(self, keys: Sequence[str]) -> np.ndarray:
+        """The numbers of the streams of rows."""
+        return np.fromiter(map(self._places.__getitem__, keys), int, len(keys))
 
     def _learn(self, which: np.ndarray, rows: np.ndarray) -> Results:
         """As `learn`, for streams by their numbers and rows with all that a block takes."""
@@ -190,12 +196,13 @@ class Streams:
 
     def numbers(self, keys: Sequence[str]) -> list[int]:
         """The numbers, from 1, of the last rows of streams: those of a batch just learned."""
-        left = {key: int(self._rows[self._places[key]]) for key in set(keys)}
-        found = []
-        for key in reversed(keys):
-            found.append(left[key])
-            left[key] -= 1
-        return found[::-1]
+        which = self._which(keys)
+        order = np.argsort(which, kind="stable")
+        streams, first, counts = np.unique(which[order], return_index=True, return_counts=True)
+        numbers = np.empty(len(keys), int)
+        before = self._rows[streams] - counts - first
+        numbers[order] = np.arange(1, len(keys) + 1) + np.repeat(before, counts)
+        return numbers.tolist()
 
     @property
     def failing(self) -> int:

@@ -1,20 +1,21 @@
 """A fleet as it stands, for questions: streams from the newest checkpoints of all shards."""
 
-import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import PyTree
 
+from rmcvi.app.fleet.groups import BEFORE, GROUP
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.resharding import added
 from rmcvi.app.fleet.residents import UNITS
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Kept, Store
+from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import Counts
 from rmcvi.contract import AbstractLearner
@@ -30,7 +31,8 @@ TOGETHER = 1024
 class OpenedStream:
     """One stream after its last row in a checkpoint."""
 
-    fleet: FleetPlan
+    plan: Plan
+    """With its columns."""
     learner: AbstractLearner
     state: PyTree
     rows: int
@@ -42,13 +44,15 @@ class OpenedStream:
     def of(cls, fleet: FleetPlan, block: Block, kept: Kept) -> "OpenedStream":
         """A stream as it was kept."""
         state, _, tally = block.open(kept.state)
-        units = (json.loads(kept.note) if kept.note else {}).get(UNITS)
+        units = kept.noted.get(UNITS)
         scaling = None if units is None else Scaling.from_json(units)
-        return cls(fleet, block.learner, state, int(tally.rows), kept.clock[0], scaling)
+        plan, rows = fleet.plan_of(kept.noted.get(GROUP, -1)), kept.noted.get(BEFORE, 0)
+        clock = kept.clock[0]
+        return cls(plan, block.learner, state, rows + int(tally.rows), clock, scaling)
 
     def forecast(self, times: list[float | None], level: float) -> np.ndarray:
         """Mean, low and high of the next rows, (rows, columns, 3)."""
-        plan = self.fleet.plan
+        plan = self.plan
         known = np.array([plan.inputs_at(np.zeros(0), time) for time in times])
         u = known if plan.inputs else None
         band = self.learner.forecast(self.state, len(times), u, level=level)
@@ -64,8 +68,7 @@ class OpenedFleet:
     def __init__(self, directory: Path, model: str | None = None):
         """`model` allows a plan's own code, as in `Plan.trusted`."""
         self.directory, self.fleet = directory, FleetPlan.read(directory)
-        self.learner = self.fleet.plan.trusted(model).live().learner
-        self._block = Block(self.learner, self.fleet.plan.seed, compiled=False)
+        self._plan, self._blocks = self.fleet.plan.trusted(model), dict[int, Block]()
         self._stores: list[Store] = []
         self.rows, counts = 0, {}
         for number in range(self.fleet.shards):
@@ -84,7 +87,16 @@ class OpenedFleet:
             near = nearest(key, [key for store in self._stores for key in store])
             hint = f"; did you mean {near!r}?" if near else ""
             raise Refusal(f"--key: got {key!r}, expected one of {len(self)} streams{hint}")
-        return OpenedStream.of(self.fleet, self._block, store.get(key))
+        kept = store.get(key)
+        return OpenedStream.of(self.fleet, self._block(_group(kept)), kept)
+
+    def _block(self, group: int) -> Block:
+        """Reads the streams of a group."""
+        size = len(self.fleet.groups[group])
+        if size not in self._blocks:
+            learner = replace(self._plan, columns=self._plan.columns[:size]).live().learner
+            self._blocks[size] = Block(learner, self._plan.seed, compiled=False)
+        return self._blocks[size]
 
     def __len__(self) -> int:
         return sum(map(len, self._stores))
@@ -95,16 +107,20 @@ class OpenedFleet:
 
     def ranked(self) -> list[dict[str, Any]]:
         """All streams, the most troubled first, as in `ranked`."""
-        rows = [row for keys, tally in self._tallies() for row in _fared(keys, tally)]
-        return sorted(rows, key=_trouble)
+        return ranked((keys, tally) for _, keys, tally in self._tallies())
 
-    def _tallies(self) -> Iterator[tuple[list[str], Tally]]:
-        """How some streams have fared, then some more."""
+    def _tallies(self) -> Iterator[tuple[int, list[str], Tally]]:
+        """How some streams of a group have fared, then some more."""
         for store in self._stores:
             keys = list(store)
             for begin in range(0, len(keys), TOGETHER):
-                some = keys[begin : begin + TOGETHER]
-                yield some, self._block.tallies(np.stack([store.get(key).state for key in some]))
+                some: dict[int, dict[str, np.ndarray]] = {}
+                for key in keys[begin : begin + TOGETHER]:
+                    kept = store.get(key)
+                    some.setdefault(_group(kept), {})[key] = kept.state
+                for group, own in some.items():
+                    tally = self._block(group).tallies(np.stack(list(own.values())))
+                    yield group, list(own), tally
 
     def about(self) -> dict[str, Any]:
         """The fleet in plain values."""
@@ -116,26 +132,41 @@ class OpenedFleet:
             "rows": self.rows,
             "started": self.fleet.plan.started,
             "counts": self.counts.to_json(),
+            "groups": self.groups(),
         }
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Columns that streams have together, and how many streams, and how many of them never had
+        a value in some.
+        """
+        found = [{"columns": names, "streams": 0, "partial": 0} for names in self.fleet.groups]
+        for group, keys, tally in self._tallies():
+            found[group]["streams"] += len(keys)
+            found[group]["partial"] += int(np.isnan(tally.last).any(1).sum())
+        return [group for group in found if group["streams"]]
 
     def sentences(self) -> list[str]:
         """The same for people."""
         plan, ranked = self.fleet.plan, self.ranked()
         failing = sum(row["failure"] > 0.5 for row in ranked)
-        partial = sum(row["columns"] < len(plan.columns) for row in ranked)
+        groups = self.groups()
+        partial = sum(group["partial"] for group in groups)
         what = f"{self.directory}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
         size = f"{self.rows} rows of {len(self)} streams, shards: {self.fleet.shards}"
         told = [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
+        if len(groups) > 1:
+            kinds = (f"{', '.join(g['columns'])} ({g['streams']} streams)" for g in groups)
+            told.append(f"Groups by columns, each learned for itself: {'; '.join(kinds)}.")
         if partial:
             told.append(f"Streams that never had a value in some of the columns: {partial}.")
         return told
 
 
-def ranked(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
+def ranked(found: Iterable[tuple[Sequence[str], Tally]]) -> list[dict[str, Any]]:
     """Streams, the most troubled first: failing sensors, drift, alarms, then errors beside those of
     the last value.
     """
-    return sorted(_fared(keys, tally), key=_trouble)
+    return sorted((row for some in found for row in _fared(*some)), key=_trouble)
 
 
 def _fared(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
@@ -157,6 +188,10 @@ def _fared(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
         }
         for i, key in enumerate(keys)
     ]
+
+
+def _group(kept: Kept) -> int:
+    return kept.noted.get(GROUP, -1)
 
 
 def _number(value: Any) -> float | None:

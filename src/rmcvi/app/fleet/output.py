@@ -7,6 +7,7 @@ a folder. A part is written once, whole, no later than the checkpoint that count
 import io
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.reading import objects
 from rmcvi.core.files import replace
 from rmcvi.learners import Estimates
+from rmcvi.scale import Results
 
 PART = 1 << 18
 """Rows of a part, unless a checkpoint comes first: tens of megabytes before they are packed."""
@@ -27,19 +29,41 @@ PART = 1 << 18
 class Learned(NamedTuple):
     """Rows and what was estimated at them, in the order of the source."""
 
+    columns: Sequence[str]
     keys: Sequence[str]
     numbers: Sequence[int]
     """Of each row in its stream, from 1."""
-    times: Sequence[float | None]
+    times: np.ndarray
+    """NaN if there is none."""
     y: np.ndarray
     estimates: Estimates
+
+
+def estimates_of(results: Results, sentences: list[tuple[str, ...]]) -> Estimates:
+    """What was told of rows, without hidden states."""
+    n = len(sentences)
+    nothing, none = np.full(n, np.nan), np.zeros((n, 0))
+    return Estimates(
+        *(results.mean, results.low, results.high),
+        log_score=results.log_score,
+        failure=results.failure,
+        anomaly=results.anomaly,
+        alarms=sentences,
+        filled=results.filled,
+        state_mean=none,
+        state_std=none,
+        elbo=nothing,
+        ess=nothing,
+        recoveries=results.recoveries,
+    )
 
 
 class JsonLines:
     """A line per row."""
 
     def __init__(self, path: Path, plan: Plan, length: int):
-        self._lines = Lines(plan.columns, "jsonl", plan.row_fields)
+        self._lines = lru_cache(lambda *names: Lines(names, "jsonl", plan.row_fields))
+        """Of streams with these columns."""
         self._calendar = plan.calendar
         self._file = Appended(path, length)
         self._file.cut()
@@ -55,14 +79,18 @@ class JsonLines:
             f'{number}, "key": {json_text(key)}'
             for number, key in zip(told.numbers, told.keys, strict=True)
         ]
-        texts = {time: moment(time, self._calendar) for time in set(told.times)}
-        times = [texts[time] for time in told.times]
-        lines = self._lines.block(heads, times, told.y, told.estimates)
+        known, which = np.unique(told.times, return_inverse=True)
+        texts = [moment(None if t != t else t, self._calendar) for t in known.tolist()]
+        times = [texts[i] for i in which.tolist()]
+        lines = self._lines(*told.columns).block(heads, times, told.y, told.estimates)
         self._file.write(lines)
         return lines
 
+    def settle(self) -> None:
+        """All bytes are the system's already."""
+
     def sync(self) -> None:
-        """Wait until the bytes are on disk."""
+        """Wait until they are on disk, in any thread."""
         self._file.sync()
 
     def close(self) -> None:
@@ -77,7 +105,6 @@ class Parquet:
         self._path, self.length, self._waiting = path, length, 0
         self._frames: list[pl.DataFrame] = []
         self._fields, self._calendar = pairs(plan.columns, (), plan.row_fields), plan.calendar
-        self._columns = {name: i for i, name in enumerate(plan.columns)}
         path.mkdir(exist_ok=True)
         cut(path, length)
 
@@ -91,7 +118,7 @@ class Parquet:
         self._frames.append(pl.DataFrame(table))
         self._waiting += len(told.keys)
         if self._waiting >= PART:
-            self.sync()
+            self.settle()
         return ""
 
     def _series(self, field: Field, name: str, told: Learned) -> pl.Series:
@@ -102,15 +129,17 @@ class Parquet:
             few = pl.Series(list(map(list, kinds)), dtype=pl.List(pl.String))
             return few.gather([kinds[alarms] for alarms in told.estimates.alarms])
         if field.kind == TIME:
-            times = np.array([np.nan if time is None else time for time in told.times])
-            series = pl.Series(times, dtype=pl.Float64, nan_to_null=True)
+            series = pl.Series(told.times, dtype=pl.Float64, nan_to_null=True)
             return (series * 1e6).round().cast(pl.Datetime("us")) if self._calendar else series
         found = told.y if field.kind == VALUE else getattr(told.estimates, field.attribute)
         if field.per == "column":
-            found = found[:, self._columns[name.removesuffix(field.name.removeprefix("{column}"))]]
+            column = name.removesuffix(field.name.removeprefix("{column}"))
+            if column not in told.columns:
+                return pl.Series([None], dtype=pl.Float64).new_from_index(0, len(told.keys))
+            found = found[:, told.columns.index(column)]
         return pl.Series(np.ascontiguousarray(found), dtype=pl.Float64, nan_to_null=True)
 
-    def sync(self) -> None:
+    def settle(self) -> None:
         """Write what is waiting as one part."""
         if not self._frames:
             return
@@ -118,6 +147,9 @@ class Parquet:
         pl.concat(self._frames).sort("key", "row").write_parquet(packed)
         replace(self._path / f"part-{self.length:06d}.parquet", packed.getvalue())
         self.length, self._waiting, self._frames = self.length + 1, 0, []
+
+    def sync(self) -> None:
+        """Parts are on disk when they are written."""
 
     def close(self) -> None:
         """What is waiting is not written: no checkpoint counts it."""

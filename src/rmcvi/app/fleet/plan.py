@@ -30,6 +30,18 @@ class FleetPlan:
     """Of the estimates."""
     resident: int | None = None
     """Streams that each shard has in memory, about; None for all."""
+    sets: tuple[tuple[str, ...], ...] = ()
+    """Columns that streams have together, the fewest first; besides, a stream may have all."""
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """The columns of each group of streams, the last with all."""
+        return [*map(list, self.sets), self.plan.columns]
+
+    def plan_of(self, group: int) -> Plan:
+        """The plan of the streams of a group."""
+        own = self.groups[group]
+        return replace(self.plan, columns=own, units={name: self.plan.units[name] for name in own})
 
     def with_shards(self, shards: int) -> "FleetPlan":
         """The same in another number of shards."""
@@ -51,7 +63,7 @@ class FleetPlan:
         """Replace `fleet.json` as a whole."""
         plain = {"format": FORMAT, "key": self.key, "shards": self.shards}
         plain |= {"generation": self.generation, "estimates": self.form}
-        plain |= {"resident": self.resident, "stream": self.plan.to_json()}
+        plain |= {"resident": self.resident, "columns": self.sets, "stream": self.plan.to_json()}
         write_whole(directory / FLEET, f"{to_json(plain, indent=1)}\n".encode())
 
     @classmethod
@@ -63,6 +75,7 @@ class FleetPlan:
             key, shards, stream = str(plain["key"]), plain["shards"], plain["stream"]
             generation, form = plain["generation"], str(plain["estimates"])
             resident = plain["resident"]
+            sets = tuple(tuple(map(str, names)) for names in plain.get("columns", ()))
             known = plain["format"] == FORMAT and form in FORMS
         except OSError:
             what = f"holds no fleet, expected {FLEET}; see `rmcvi fleet`"
@@ -72,4 +85,7 @@ class FleetPlan:
         whole = all(type(n) is int for n in (shards, generation, resident or 0))
         if not known or not whole or shards < 1:
             raise Refusal(f"{path}: got another format; another version of rmcvi wrote it")
-        return cls(Plan.from_json(stream, str(path)), key, shards, generation, form, resident)
+        plan = Plan.from_json(stream, str(path))
+        if not all(set(names) < set(plan.columns) and names for names in sets):
+            raise Refusal(f"{path}: got groups of other columns than those of the streams")
+        return cls(plan, key, shards, generation, form, resident, sets)

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from rmcvi.app.fleet.alarms import Alarms
+from rmcvi.app.fleet.groups import Groups
 from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.sources import KeyedStream
-from rmcvi.scale import Streams
 
 TOGETHER = 1024
 """Streams that are read together."""
@@ -25,19 +24,20 @@ class Residents:
 
     def __init__(
         self,
-        streams: Streams,
-        alarms: Alarms,
+        streams: Groups,
         store: Store,
         reader: KeyedStream,
         limit: int | None,
     ):
         """About `limit` streams are in memory; None for all."""
-        self.streams, self._alarms, self._store = streams, alarms, store
+        self.streams, self._store = streams, store
         self._reader, self._limit = reader, limit
         self._recent: dict[str, None] = {}
         """In memory, in the order of their last rows; only kept if there is a limit."""
         self._new = 0
         """Streams that no checkpoint has."""
+        self._saving: set[str] = set()
+        """Streams that have changed, and are part of a checkpoint that does not count yet."""
         self.idle_failing = 0
         """Streams with a sensor that fails, among those that are not in memory."""
         reader.recall = lambda key: store.get(key).clock if key in store else None
@@ -62,9 +62,11 @@ class Residents:
         absent = [key for key in wanted if key not in self.streams]
         old = {key: self._store.get(key) for key in absent if key in self._store}
         self._new += len(absent) - len(old)
-        self.idle_failing -= self.streams.add({key: kept.state for key, kept in old.items()})
-        for key, kept in old.items():
-            self._recall(key, json.loads(kept.note) if kept.note else {})
+        notes = {key: kept.noted for key, kept in old.items()}
+        states = {key: kept.state for key, kept in old.items()}
+        self.idle_failing -= self.streams.add(states, notes)
+        for key, note in notes.items():
+            self._recall(key, note)
         if self._limit is not None:
             for key in wanted:
                 self._recent.pop(key, None)
@@ -83,7 +85,7 @@ class Residents:
 
     def changed(self, key: str) -> bool:
         """Whether a stream is another one than in the checkpoint."""
-        return key in self._reader.touched
+        return key in self._reader.touched or key in self._saving
 
     def drop(self, keys: Iterable[str]) -> None:
         """Streams that have not changed since the checkpoint leave the memory."""
@@ -92,34 +94,44 @@ class Residents:
         self.idle_failing += self.streams.remove(gone)
         for key in gone:
             self._recent.pop(key, None)
-            self._alarms.forget(key)
         clocks = self._reader.clocks  # also of streams of which only bad rows came
         for key in [key for key in clocks if key not in self.streams and key in self._store]:
             if not self.changed(key):
                 del clocks[key]
 
-    def save(self, extra: dict[str, Any]) -> None:
-        """Write the checkpoint: after it, nothing has changed."""
-        known = (key for key in self._reader.touched if key in self.streams or key in self._store)
-        self._store.save(extra, list(known), self.kept)
+    def begin_save(self, extra: dict[str, Any]) -> None:
+        """Write down what has changed, without waiting for the disk; streams may go on."""
+        self._saving |= self._reader.touched
         self._reader.touched.clear()
-        self._new = 0
+        known = (key for key in self._saving if key in self.streams or key in self._store)
+        self._store.begin(extra, list(known), self.kept)
+
+    def sync(self) -> None:
+        """Wait until that is on disk, in any thread."""
+        self._store.sync()
+
+    def end_save(self) -> None:
+        """The checkpoint that was begun counts."""
+        self._store.commit()
+        self._saving.clear()
+        self._new = sum(key not in self._store for key in self.streams.keys)
 
     def kept(self, key: str) -> Kept:
         """A stream as it is now; its numbers are those in memory."""
         clock = self._reader.kept(key)
         if key not in self.streams:
             return self._store.get(key)._replace(clock=clock)
-        units, plain = self.streams.units, {}
-        if units is not None:
-            plain[UNITS] = units.kept(key)
-        if (alarms := self._alarms.kept(key)) is not None:
+        group, plain = self.streams.of(key), self.streams.note(key)
+        if group.streams.units is not None:
+            plain[UNITS] = group.streams.units.kept(key)
+        if (alarms := group.alarms.kept(key)) is not None:
             plain[ALARMS] = alarms
-        state = self.streams.state(self.streams.place(key))
+        state = group.streams.state(group.streams.place(key))
         return Kept(clock, state, json.dumps(plain) if plain else "")
 
     def _recall(self, key: str, plain: dict[str, Any]) -> None:
-        if self.streams.units is not None and UNITS in plain:
-            self.streams.units.recall(key, plain[UNITS])
+        group = self.streams.of(key)
+        if group.streams.units is not None and UNITS in plain:
+            group.streams.units.recall(key, plain[UNITS])
         if ALARMS in plain:
-            self._alarms.recall(key, plain[ALARMS])
+            group.alarms.recall(key, plain[ALARMS])

@@ -10,14 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rmcvi.app.fleet.alarms import Alarms
-from rmcvi.app.fleet.output import Learned, open_output
+from rmcvi.app.fleet.groups import Group, Groups
+from rmcvi.app.fleet.output import Learned, estimates_of, open_output
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.residents import Residents
 from rmcvi.app.fleet.routing import owner
@@ -36,13 +35,13 @@ from rmcvi.app.sources import (
     open_source,
 )
 from rmcvi.core.files import to_json
-from rmcvi.learners import Estimates
-from rmcvi.scale import Results, Streams
+from rmcvi.scale import Streams
 
 ROWS, STREAM_ROWS, MOST = 4096, 16, 1 << 18
 """Rows of a batch: so many, or so many of each stream, at most the last number."""
 SHARE, PATIENCE = 20.0, 30.0
-"""A checkpoint may take one part in so many of the time; after so many seconds one is due."""
+"""A checkpoint may hold up learning for one part in so many of the time; one is due after so many
+seconds."""
 
 
 @dataclass
@@ -74,10 +73,9 @@ class Shard:
         self._lock = _locked(directory / f".shard-{number}.lock")
         self._fleet = FleetPlan.read(directory)
         self.plan = self._fleet.plan.trusted(model)
-        compiling = _locked(directory / ".compiling.lock", 600.0)  # the others find it in the cache
-        sensitivity = self.plan.options.get("sensitivity", SENSITIVITY)
-        self.streams = Streams(self.plan.live().learner, self.plan.seed, sensitivity)
-        os.close(compiling)
+        self._sensitivity: float = self.plan.options.get("sensitivity", SENSITIVITY)
+        about = self._fleet.groups, self.plan.columns
+        self.streams = Groups(*about, self._table, self._sensitivity)
         self._mine: dict[str, bool] = {}
         rules = Rules(self.plan.options["on_bad_row"])
         self._follow = pace is not None
@@ -94,15 +92,25 @@ class Shard:
         )
         store = Store(directory / self._fleet.folder(number))
         extra, self.remark = store.load()
-        self._alarms = Alarms(self.plan.columns, sensitivity)
-        beside = store, self._reader, self._fleet.resident
-        self.residents = Residents(self.streams, self._alarms, *beside)
+        self.residents = Residents(self.streams, store, self._reader, self._fleet.resident)
         self._restore(extra or {})
         self._saved, self._cost, self._pending = time.perf_counter(), 0.0, 0
+        self._disk = ThreadPoolExecutor(1)
+        self._syncing: Future[None] | None = None
+        self.checkpoint_seconds = 0.0
+        """What the last checkpoint took, the disk included."""
         self._clean = True
         """Whether the checkpoint holds all that was done."""
         if extra is None:
             self.save()
+
+    def _table(self, columns: int) -> Streams:
+        """For streams of so many columns; other shards find the program in the cache."""
+        compiling = _locked(self.directory / ".compiling.lock", 600.0)
+        learner = replace(self.plan, columns=self.plan.columns[:columns]).live().learner
+        table = Streams(learner, self.plan.seed, self._sensitivity)
+        os.close(compiling)
+        return table
 
     def _restore(self, extra: dict[str, Any]) -> None:
         place, lengths = extra.get("source"), extra.get("lengths", {})
@@ -133,6 +141,7 @@ class Shard:
                 yield self._told()
                 self._save_if_due()
         finally:
+            self._end_save()
             if not self._clean:
                 self.save()
         yield self._told(done=True)
@@ -140,7 +149,7 @@ class Shard:
     def _idle(self) -> None:
         """The source is about to wait."""
         self._learn(self._reader.so_far())
-        if not self._clean:
+        if not self._clean or self._syncing is not None:
             self._save_if_due()
 
     def _size(self) -> int:
@@ -163,16 +172,22 @@ class Shard:
 
     def _estimate(self, batch: Batch) -> None:
         """Predict rows, learn from them, and write down what was predicted."""
-        y, lengths = np.array(batch.y), np.array(batch.dt)
-        pairs = zip(batch.u, batch.times, strict=True)
-        u = np.array([self.plan.inputs_at(*pair) for pair in pairs])
         self.residents.wake(batch.keys)
-        results = self.streams.learn(batch.keys, y, u, lengths)
-        numbers = self.streams.numbers(batch.keys)
-        sentences = self._alarms.sentences(batch.keys, numbers, y, results)
-        found = _estimates(results, sentences)
-        lines = self._estimates.write(Learned(batch.keys, numbers, batch.times, y, found))
-        self.published(batch.keys, lines)
+        for group, rows in self.streams.parts(batch.keys, batch.y):
+            whole = len(self._fleet.groups) == 1
+            self._estimate_group(group, batch if whole else batch.some(rows, group.columns))
+        while self.streams.moved:
+            self._reader.counts.note("columns", self.streams.moved.pop(0))
+
+    def _estimate_group(self, group: Group, batch: Batch) -> None:
+        y, u = batch.y, self.plan.inputs_at_each(batch.u, batch.times)
+        results = group.streams.learn(batch.keys, y, u, batch.dt)
+        numbers = self.streams.numbers(group, batch.keys)
+        sentences = group.alarms.sentences(batch.keys, numbers, y, results)
+        told = Learned(
+            group.names, batch.keys, numbers, batch.times, y, estimates_of(results, sentences)
+        )
+        self.published(batch.keys, self._estimates.write(told))
 
     def _told(self, done: bool = False) -> Told:
         counts = self.rows, len(self.residents), self.residents.failing, self._left()
@@ -186,19 +201,29 @@ class Shard:
         return max(size - self.position.offset, 0)
 
     def _save_if_due(self) -> None:
+        if self._syncing is not None and self._syncing.done():
+            self._end_save()
         waited = time.perf_counter() - self._saved
         often = self._pending >= self.plan.options["checkpoint_every"]
+        due = (often and waited >= SHARE * self._cost) or waited >= PATIENCE
         idle = self.residents.idle()
-        wanted = any(map(self.residents.changed, idle))
-        if wanted or (often and waited >= SHARE * self._cost) or waited >= PATIENCE:
+        if any(map(self.residents.changed, idle)):
             self.save()
-        self.residents.drop(idle)
+        elif due and self._syncing is None:
+            self._begin_save()
+        if self._syncing is None:
+            self.residents.drop(idle)
 
     def save(self) -> None:
-        """Write the checkpoint, output first."""
+        """Write the checkpoint, and wait until it counts."""
+        self._end_save()
+        self._begin_save()
+        self._end_save()
+
+    def _begin_save(self) -> None:
+        """Write the checkpoint; the disk takes it in while learning goes on."""
         begun = time.perf_counter()
-        for file in (self._estimates, self._rejected):
-            file.sync()
+        self._estimates.settle()
         place = self._reader.known_again(self.position)
         place = None if place is None else anchored(place, self.plan).to_json()
         extra = {
@@ -211,9 +236,28 @@ class Shard:
             "counts": asdict(self._reader.counts),
             "failing": self.residents.failing,
         }
-        self.residents.save(extra)
+        self.residents.begin_save(extra)
+        self._syncing = self._disk.submit(self._sync)
         self._saved = time.perf_counter()
         self._pending, self._cost, self._clean = 0, self._saved - begun, True
+
+    def _sync(self) -> None:
+        """In another thread: output first."""
+        for file in (self._estimates, self._rejected, self.residents):
+            file.sync()
+
+    def _end_save(self) -> None:
+        """Wait for the disk; then the checkpoint counts."""
+        if self._syncing is None:
+            return
+        syncing, self._syncing = self._syncing, None
+        clean, self._clean = self._clean, False
+        syncing.result()
+        begun = time.perf_counter()
+        self.residents.end_save()
+        self._clean = clean
+        self._cost += time.perf_counter() - begun
+        self.checkpoint_seconds = begun - self._saved + self._cost
 
     @property
     def met(self) -> int:
@@ -225,11 +269,6 @@ class Shard:
         """Rows that could not be learned from."""
         return self._reader.counts.skipped
 
-    @property
-    def checkpoint_seconds(self) -> float:
-        """What the last checkpoint took."""
-        return self._cost
-
     def kept(self, key: str) -> Kept:
         """One of the streams as it is now."""
         with self.lock:
@@ -238,28 +277,10 @@ class Shard:
 
     def close(self) -> None:
         """Close the files, and let another process have the shard."""
+        self._disk.shutdown()
         self._estimates.close()
         self._rejected.close()
         os.close(self._lock)
-
-
-def _estimates(results: Results, sentences: list[tuple[str, ...]]) -> Estimates:
-    """What was told of rows, without hidden states."""
-    n = len(sentences)
-    nothing, none = np.full(n, np.nan), np.zeros((n, 0))
-    return Estimates(
-        *(results.mean, results.low, results.high),
-        log_score=results.log_score,
-        failure=results.failure,
-        anomaly=results.anomaly,
-        alarms=sentences,
-        filled=results.filled,
-        state_mean=none,
-        state_std=none,
-        elbo=nothing,
-        ess=nothing,
-        recoveries=results.recoveries,
-    )
 
 
 def _locked(path: Path, patience: float = 60.0) -> int:

@@ -3,8 +3,9 @@
 A checkpoint is a small file that names segments, each with the streams that had changed since the
 one before; the later counts. A segment is written once and never changed, the small file replaced
 as a whole, and what neither it nor the one before names is removed. So a kill at any moment leaves
-one of the two whole. A new segment takes the place of later ones that are not much longer: each of
-those that stay is more than twice as long as the next.
+one of the two whole. Writing a segment does not wait for the disk: while that takes it in, streams
+may change, and the checkpoint counts when it is done. A new segment takes the place of later ones
+that are not much longer: each of those that stay is more than twice as long as the next.
 
 A stream can be read alone, so that those that are idle need not be in memory.
 """
@@ -28,6 +29,8 @@ SHIFT, OFFSET = 44, (1 << 44) - 1
 """A place is the number of a segment and an offset in it, of up to 17 terabytes."""
 LONGER = 2
 """A segment at most so many times as long as the new one is written anew with it."""
+BUFFER = 1 << 20
+"""Bytes that are given to the system together."""
 SIZES = struct.Struct("<4I")
 """Before each stream: numbers of its clock, of its state, bytes of one of these, of its note."""
 
@@ -39,6 +42,11 @@ class Kept(NamedTuple):
     state: np.ndarray
     note: str = ""
     """What else there is to know of it."""
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return json.loads(self.note) if self.note else {}
 
     def packed(self) -> bytes:
         """As it is written; the next one begins at a multiple of eight bytes."""
@@ -77,6 +85,8 @@ class Store:
         self._places: dict[str, int] = {}
         """Segment and offset of each stream in one number: there may be a million of them."""
         self._number = 0
+        self._begun: tuple[list[dict[str, Any]], dict[str, Any]] = [], {}
+        self._file: int | None = None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -125,6 +135,14 @@ class Store:
             changed: the streams that have changed.
             kept: what they are now.
         """
+        self.begin(extra, changed, kept)
+        self.sync()
+        self.commit()
+
+    def begin(
+        self, extra: dict[str, Any], changed: Sequence[str], kept: Callable[[str], Kept]
+    ) -> None:
+        """As `save`, up to where the disk has to be waited for."""
         self.folder.mkdir(exist_ok=True)
         self._number += 1
         keys, new, names = list(changed), set(changed), list(self._names)
@@ -135,15 +153,35 @@ class Store:
         parts = (kept(key).packed() if key in new else self._bytes(key) for key in keys)
         if keys or not names:
             names = [*names, self._write(keys, parts)]
+        self._begun = names, extra
+
+    def sync(self) -> None:
+        """Wait until the segment that was begun is on disk; nothing else is touched, so that
+        another thread may do it.
+        """
+        if self._file is not None:
+            os.fsync(self._file)
+            sync(self.folder)
+
+    def commit(self) -> None:
+        """From now on, the checkpoint that was begun is the one that counts."""
+        names, extra = self._begun
         current, previous = self.folder / CURRENT, self.folder / PREVIOUS
         if current.exists():
             replace(previous, current.read_bytes())
         text = to_json({"number": self._number, "segments": names, "extra": extra})
         replace(current, f"{zlib.crc32(text.encode())} {text}\n".encode())
+        self._let_go()
         if names[-1] not in self._names:
             self._open(names[-1], sure=True)
         self._names = names
         self._sweep()
+
+    def _let_go(self) -> None:
+        """The segment that was written is written no more."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
 
     def _bytes(self, key: str) -> bytes:
         place = self._places[key]
@@ -153,15 +191,14 @@ class Store:
     def _write(self, keys: list[str], parts: Iterable[bytes]) -> dict[str, Any]:
         """A new segment: one stream after the other, then their keys and where each begins."""
         number, crc, size, places = self._number, 0, 0, []
-        with open(self.folder / f"segment-{number}", "wb") as file:
+        self._let_go()
+        with open(self.folder / f"segment-{number}", "wb", buffering=BUFFER) as file:
             for part in parts:
                 places.append(size)
                 crc, size = zlib.crc32(part, crc), size + file.write(part)
             index = to_json({"keys": keys, "places": places}).encode()
             crc, end = zlib.crc32(index, crc), size + file.write(index)
-            file.flush()
-            os.fsync(file.fileno())
-        sync(self.folder)
+            self._file = os.dup(file.fileno())
         return {"number": number, "index": size, "bytes": end, "crc": crc, "streams": len(keys)}
 
     def _read(self, path: Path) -> dict[str, Any]:
@@ -178,8 +215,11 @@ class Store:
             raise CheckpointError(path, "damaged or cut short", "Restore it from a copy.")
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if not sure and zlib.crc32(data) != segment["crc"]:
-            raise CheckpointError(path, "damaged or cut short", "Restore it from a copy.")
+        if not sure:
+            damaged = zlib.crc32(data) != segment["crc"]
+            data.madvise(mmap.MADV_DONTNEED)  # what was looked at need not stay in memory
+            if damaged:
+                raise CheckpointError(path, "damaged or cut short", "Restore it from a copy.")
         self._segments[number] = data
         index = self._index(segment)
         places = ((number << SHIFT) + place for place in index["places"])

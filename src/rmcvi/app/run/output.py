@@ -73,15 +73,16 @@ class Lines:
             estimates: what was estimated at them.
         """
         numbers = range(row, row + len(times)) if isinstance(row, int) else row
-        cells = self._cells(y, estimates)
-        finite, lines = np.isfinite(cells), []
-        for i, time in enumerate(times):
-            key = finite[i].tobytes()
-            layout = self._layouts.get(key) or self._lay_out(key, estimates.state_mean.shape[1])
-            line = cells[i, layout.used].tolist()
-            for at, kind in zip(layout.texts, self._texts, strict=True):
-                line[at] = self._text(kind, numbers[i], time, estimates.alarms[i])
-            lines.append(layout.line % tuple(line))
+        cells, states = self._cells(y, estimates), estimates.state_mean.shape[1]
+        texts = [self._column(kind, numbers, times, estimates.alarms) for kind in self._texts]
+        lines = [""] * len(times)
+        for key, rows in _alike(np.isfinite(cells)):
+            layout = self._layouts.get(key) or self._lay_out(key, states)
+            parts = cells[rows][:, layout.used].T.tolist()
+            for at, column in zip(layout.texts, texts, strict=True):
+                parts[at] = [column[i] for i in rows]
+            for i, line in zip(rows, zip(*parts, strict=True), strict=True):
+                lines[i] = layout.line % line
         return "".join(lines)
 
     def _cells(self, y: np.ndarray, estimates: Estimates) -> np.ndarray:
@@ -98,15 +99,18 @@ class Lines:
                 parts.append(np.stack(of, 2).reshape(len(y), -1))
         return np.concatenate(parts, 1)
 
-    def _text(self, kind: str, row: int | str, time: Any, alarms: tuple[str, ...]) -> str:
-        """What is no number of nine digits: the row's number, its time, its alarms."""
+    def _column(
+        self, kind: str, rows: Sequence[Any], times: Sequence[Any], alarms: Sequence[Any]
+    ) -> list[str]:
+        """What is no number of nine digits: the rows' numbers, their times, their alarms."""
         if kind == INTEGER:
-            return str(row)
-        if self.form == "csv":
-            return _quoted(csv_text("; ".join(alarms)) if kind == TEXTS else _csv_time(time))
-        if kind == TEXTS:
-            return dumps(list(alarms)) if alarms else "[]"
-        return json_text(time)
+            return list(map(str, rows))
+        if kind == TIME:
+            text = json_text if self.form == "jsonl" else (lambda v: _quoted(_csv_time(v)))
+            return list(map(text, times))
+        if self.form == "jsonl":
+            return [dumps(list(own)) if own else "[]" for own in alarms]
+        return [_quoted(csv_text("; ".join(own))) for own in alarms]
 
     def _lay_out(self, key: bytes, states: int) -> "_Layout":
         """The line of all rows whose numbers are finite in the same places."""
@@ -126,6 +130,15 @@ class Lines:
         if len(self._layouts) >= LAYOUTS:
             self._layouts.clear()
         return self._layouts.setdefault(key, _Layout(line, used, texts))
+
+
+def _alike(finite: np.ndarray) -> list[tuple[bytes, list[int]]]:
+    """The rows that are finite in the same places, with these."""
+    whole, width = finite.tobytes(), finite.shape[1]
+    rows: dict[bytes, list[int]] = {}
+    for i in range(len(finite)):
+        rows.setdefault(whole[i * width : (i + 1) * width], []).append(i)
+    return list(rows.items())
 
 
 @lru_cache(maxsize=1 << 14)

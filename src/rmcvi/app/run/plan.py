@@ -191,6 +191,13 @@ class Plan:
         cycles = self.options["calendar"]
         return np.concatenate([u, calendar(time, cycles, HARMONICS)]) if cycles else u
 
+    def inputs_at_each(self, u: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """The same for many rows; NaN is no time."""
+        if not self.options["calendar"]:
+            return u
+        known = (None if time != time else time for time in times.tolist())
+        return np.array([self.inputs_at(*pair) for pair in zip(u, known, strict=True)])
+
 
 def make_plan(
     source: str, stream: Stream, model: str, level: float, seed: int, started: str, **options: Any

@@ -153,7 +153,8 @@ class Many:
 
     def about(self, key: str) -> dict[str, Any]:
         """As `Learned`."""
-        tally = self._shard.streams.block.tallies(self._kept(key).state[None])
+        group, kept = self._shard.streams.of(key), self._kept(key)
+        tally = group.streams.block.tallies(kept.state[None])
         with np.errstate(invalid="ignore", divide="ignore"):
             parts = {
                 "rmse": np.sqrt(tally.error[0] / tally.scored[0]),
@@ -163,7 +164,7 @@ class Many:
             share = float(np.sqrt(tally.error[0].sum() / tally.repeat[0].sum()))
         columns = {
             name: {part: _number(v[i]) for part, v in parts.items()}
-            for i, name in enumerate(self.plan.columns)
+            for i, name in enumerate(group.names)
         }
         return {
             "rows": int(tally.rows[0]),
@@ -176,9 +177,8 @@ class Many:
             begun = time.monotonic()
             if begun >= self._again:
                 with self._shard.lock:
-                    streams = self._shard.streams
-                    keys, tally = list(streams.keys), streams.tallies()
-                self._ranked = ranked(keys, tally) if keys else []
+                    found = list(self._shard.streams.tallies())
+                self._ranked = ranked(found)
                 self._again = begun + max(OFTEN, SHARE * (time.monotonic() - begun))
             return self._ranked
 
@@ -202,7 +202,8 @@ class Many:
         return self._shard.kept(key)
 
     def _open(self, key: str) -> OpenedStream:
-        return OpenedStream.of(self._fleet, self._shard.streams.block, self._kept(key))
+        block = self._shard.streams.of(key).streams.block
+        return OpenedStream.of(self._fleet, block, self._kept(key))
 
 
 def next_times(plan: Plan, last: float | None, horizon: int) -> list[float | None]:

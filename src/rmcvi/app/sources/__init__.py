@@ -3,6 +3,7 @@
 A stream is an iterable of `Observation`; NaN in `y` means not observed.
 """
 
+from rmcvi.app.sources.batch import Batch as Batch
 from rmcvi.app.sources.clock import calendar as calendar
 from rmcvi.app.sources.clock import calendar_names as calendar_names
 from rmcvi.app.sources.diagnosis import Diagnosis as Diagnosis
@@ -12,7 +13,6 @@ from rmcvi.app.sources.errors import Rejected as Rejected
 from rmcvi.app.sources.examination import doctor as doctor
 from rmcvi.app.sources.follow import Pace as Pace
 from rmcvi.app.sources.formats import Format as Format
-from rmcvi.app.sources.keyed import Batch as Batch
 from rmcvi.app.sources.keyed import KeyedStream as KeyedStream
 from rmcvi.app.sources.keyed import first_stream as first_stream
 from rmcvi.app.sources.lines import Readable as Readable

@@ -54,6 +54,7 @@ _WORDS = {
     "backward": ("time before its predecessor", "times before their predecessor"),
     "no_key": ("row without a key", "rows without a key"),
     "set_back": ("clock set back", "clocks set back"),
+    "columns": ("stream learned afresh for a new column", "streams learned afresh for new columns"),
 }
 
 
@@ -61,7 +62,8 @@ _WORDS = {
 class Counts:
     """What a stream met: `rows` read, and all that was not plain.
 
-    `bad[kind]` counts ragged, unreadable, text, no_time, repeated, backward and set_back;
+    `bad[kind]` counts ragged, unreadable, text, no_time, repeated, backward, no_key, set_back and
+    columns;
     `first[kind]` keeps the sentence about the first of each kind.
     """
 

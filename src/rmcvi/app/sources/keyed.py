@@ -6,11 +6,12 @@ shard's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from rmcvi.app.sources.batch import Batch, Rows
 from rmcvi.app.sources.clock import Clock, usual_step, whole_numbers
 from rmcvi.app.sources.errors import DataError, place, unknown
 from rmcvi.app.sources.formats import Part, format_named
@@ -25,29 +26,6 @@ from rmcvi.app.sources.trace import Trace
 
 HEAD = 20_000
 """Records among which the first stream is looked for: its step and season stand for all."""
-
-
-@dataclass
-class Batch:
-    """Rows of any streams in the order of the source, and the place after them."""
-
-    keys: list[str] = field(default_factory=list)
-    y: list[np.ndarray] = field(default_factory=list)
-    u: list[np.ndarray] = field(default_factory=list)
-    dt: list[float] = field(default_factory=list)
-    times: list[float | None] = field(default_factory=list)
-    position: Position | None = None
-
-    def add(self, key: str, y: np.ndarray, u: np.ndarray, dt: float, time: float | None) -> None:
-        """One row more."""
-        self.keys.append(key)
-        self.y.append(y)
-        self.u.append(u)
-        self.dt.append(dt)
-        self.times.append(time)
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
 
 class OneStream:
@@ -139,8 +117,9 @@ class KeyedStream(Stream):
         """Streams of which a record was read since this was last emptied."""
         self.recall: Callable[[str], Sequence[float | None] | None] = lambda key: None
         """What `kept` gave of a stream whose clock is not here."""
-        self._batch = Batch()
+        self._rows = self._empty()
         self._place: Named | None = None
+        self._last: Position | None = None
 
     def batches(
         self,
@@ -159,9 +138,9 @@ class KeyedStream(Stream):
         """
         end = None if until is None else (until.name, until.offset)
         if after is not None and end == (after.name, after.offset):
-            yield Batch(position=after)
+            yield self._empty().batch(after)
             return
-        parser, last = RowParser(self.schema), Batch(position=after)
+        parser, last = RowParser(self.schema), self._empty().batch(after)
         for part, offset, line in self.source.starts(self.schema, after):
             if follow or not suits(self.schema, part):
                 break
@@ -181,14 +160,14 @@ class KeyedStream(Stream):
         self, parser: RowParser, after: Position | None, size: Callable[[], int], end: Any
     ) -> Iterator[Batch]:
         """Record by record."""
-        self._batch, self._place = Batch(position=after), None
+        self._rows, self._place, self._last = self._empty(), None, after
         for name, record in self.source.records(self.schema, after):
-            self._take(parser, name, record, self._batch)
+            self._take(parser, name, record, self._rows)
             if record.reason == UNFINISHED:
                 continue  # left for a later run
             self._trace(record)
             self._place = name, record
-            if len(self._batch) >= size():
+            if len(self._rows) >= size():
                 yield self.so_far()
             if end == (name, record.end):
                 break
@@ -196,28 +175,30 @@ class KeyedStream(Stream):
 
     def so_far(self) -> Batch:
         """The rows that were read since the last batch, as a batch of their own."""
-        batch = self._batch
+        rows, self._rows = self._rows, self._empty()
         if self._place is not None:
-            batch.position = self._here(*self._place)
-        self._batch = Batch(position=batch.position)
-        return batch
+            self._last = self._here(*self._place)
+        return rows.batch(self._last)
+
+    def _empty(self) -> Rows:
+        return Rows(len(self.schema.columns), len(self.schema.inputs))
 
     def _chunk(self, parser: RowParser, chunk: Chunk, begin: int) -> Batch:
         """Rows of a file at once, as far as they are plain; those before `begin` were read."""
-        batch, name, end, line = Batch(), chunk.part.name, chunk.end, chunk.line + chunk.lines
+        name, end, line = chunk.part.name, chunk.end, chunk.line + chunk.lines
         plain = chunk.plain(self.schema, self._key) if chunk.start >= begin else None
+        self._part = chunk.part
         if plain is not None:
-            self._plain(parser, chunk, plain, batch)
-        else:
-            form, end, line = format_named(self.schema.kind), max(begin, chunk.start), chunk.line
-            for record in form.records(chunk.part, self.schema, end, line):
-                if record.start >= chunk.end:
-                    break
-                self._take(parser, name, record, batch)
-                if record.reason != UNFINISHED:
-                    end, line = record.end, record.last
-        batch.position, self._part = Position(name, line, end), chunk.part
-        return batch
+            return self._plain(parser, chunk, plain, Position(name, line, end))
+        rows = self._empty()
+        form, end, line = format_named(self.schema.kind), max(begin, chunk.start), chunk.line
+        for record in form.records(chunk.part, self.schema, end, line):
+            if record.start >= chunk.end:
+                break
+            self._take(parser, name, record, rows)
+            if record.reason != UNFINISHED:
+                end, line = record.end, record.last
+        return rows.batch(Position(name, line, end))
 
     def known_again(self, position: Position | None) -> Position | None:
         """The place of the last batch, with that by which the source will be known again."""
@@ -226,29 +207,26 @@ class KeyedStream(Stream):
         place = self._part, self.schema, position.offset, position.line
         return replace(position, fingerprint=self.source.mark(*place))
 
-    def _plain(self, parser: RowParser, chunk: Chunk, plain: Plain, batch: Batch) -> None:
+    def _plain(self, parser: RowParser, chunk: Chunk, plain: Plain, after: Position) -> Batch:
         """Streams whose times go on by usual steps together; the others row by row."""
-        numbers: dict[str, int] = {}
-        codes = np.fromiter((numbers.setdefault(k, len(numbers)) for k in plain.keys), int)
-        names = list(numbers)
-        mine = np.array([self._mine(key) for key in names])
-        rows = np.flatnonzero(mine[codes])
-        moments = None if plain.times is None else plain.times[rows]
-        usual, dt = self._usual(codes[rows], names, moments)
-        self.touched.update(names[i] for i in np.flatnonzero(mine))
-        odd, places = Batch(), []
+        mine = np.array([self._mine(key) for key in plain.names])
+        rows = np.flatnonzero(mine[plain.codes])
+        codes, times = plain.codes[rows], plain.times[rows]
+        usual, dt = self._usual(codes, plain.names, times if self.schema.time else None)
+        self.touched.update(plain.names[i] for i in np.flatnonzero(mine))
+        odd, places = self._empty(), []
         for row in rows[~usual].tolist():
             self._take(parser, chunk.part.name, chunk.record(row, self.schema), odd)
             places += [row] * (len(odd) - len(places))
-        rows, dt = rows[usual], dt[usual]
+        rows = rows[usual]
         self.counts.rows += len(rows)
-        order = np.argsort(np.concatenate([rows, np.array(places, int)]), kind="stable").tolist()
-        keys = [plain.keys[i] for i in rows] + odd.keys
-        times = [None] * len(rows) if plain.times is None else plain.times[rows].tolist()
-        y, u = [*plain.y[rows], *odd.y], [np.zeros(0)] * len(rows) + odd.u
-        steps, times = [*dt.tolist(), *odd.dt], [*times, *odd.times]
-        for i in order:
-            batch.add(keys[i], y[i], u[i], steps[i], times[i])
+        keys = [plain.names[i] for i in codes[usual].tolist()]
+        inputs = np.zeros((len(rows), 0))
+        batch = Batch(keys, plain.y[rows], inputs, dt[usual], times[usual], after)
+        if not places:
+            return batch
+        order = np.argsort(np.concatenate([rows, np.array(places, int)]), kind="stable")
+        return batch.with_rows(odd.batch(after), order)
 
     def _usual(
         self, codes: np.ndarray, names: list[str], times: np.ndarray | None
@@ -282,7 +260,7 @@ class KeyedStream(Stream):
     def _here(self, name: str, record: Record) -> Position:
         return Position(name, record.last, record.end, fingerprint=self.source.trace.mark())
 
-    def _take(self, parser: RowParser, name: str, record: Record, batch: Batch) -> None:
+    def _take(self, parser: RowParser, name: str, record: Record, rows: Rows) -> None:
         key = key_of(record.cells[self._at]) if record.cells else ""
         plain = record.cells is not None and not parser.is_blank(record)
         if not key or parser.is_header(record):
@@ -299,14 +277,14 @@ class KeyedStream(Stream):
         while row.time is not None and clock.absent(row.time):
             self.counts.filled += 1
             nothing = np.full(len(self.schema.columns), np.nan)
-            batch.add(key, nothing, held.copy(), 1.0, clock.fill())
+            rows.add(key, nothing, held.copy(), 1.0, clock.fill())
         dt = clock.tick(row.time)
         self.counts.leaps += self.rules.gaps == "rows" and dt > 1.5
         if held.size:
             absent = np.isnan(row.u)
             self.counts.held += int(absent.sum())
             held[:] = np.where(absent, held, row.u)
-        batch.add(key, row.y, held.copy(), dt, row.time)
+        rows.add(key, row.y, held.copy(), dt, row.time)
 
     def kept(self, key: str) -> list[float | None]:
         """The clock and the inputs of a stream as plain numbers."""

@@ -24,8 +24,12 @@ LINE = 48
 class Plain(NamedTuple):
     """The columns of plain rows."""
 
-    keys: list[str]
-    times: np.ndarray | None
+    names: list[str]
+    """The keys, each once."""
+    codes: np.ndarray
+    """Of each row, the place of its key among them."""
+    times: np.ndarray
+    """NaN if there are none."""
     y: np.ndarray
 
 
@@ -139,12 +143,12 @@ def columns(frame: Any, schema: Schema, key: str) -> Plain | None:
     found = [_numbers(frame[name], name, schema) for name in schema.columns]
     if any(part is None for part in found):
         return None
-    times = None
-    if schema.time:
-        times = _times(frame[schema.time[0]], schema)
-        if times is None:
-            return None
-    return Plain(keys.to_list(), times, np.stack([v for v in found if v is not None], 1))
+    times = _times(frame[schema.time[0]], schema) if schema.time else np.full(len(frame), np.nan)
+    if times is None:
+        return None
+    names = keys.unique(maintain_order=True)
+    codes = keys.replace_strict(names, range(len(names)), return_dtype=polars.Int64).to_numpy()
+    return Plain(names.to_list(), codes, times, np.stack([v for v in found if v is not None], 1))
 
 
 def _numbers(series: Any, name: str, schema: Schema) -> np.ndarray | None:

@@ -75,7 +75,7 @@ def _run(out: Path, streams: int) -> dict[str, Any]:
         elif not told.done:
             costs, timed = 0.0, max(told.rows, 1)
         rows, busy = told.rows, time.process_time()
-    saved, size = one.checkpoint_seconds, one.streams.block.fresh.nbytes
+    saved, size = one.checkpoint_seconds, one.streams.group(0).streams.block.fresh.nbytes
     one.close()
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()

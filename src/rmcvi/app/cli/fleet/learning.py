@@ -31,6 +31,7 @@ from rmcvi.app.cli.options import (
     times,
 )
 from rmcvi.app.fleet import engines
+from rmcvi.app.fleet.column_sets import column_sets
 from rmcvi.app.fleet.plan import FLEET, FORMS, FleetPlan
 from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.run.plan import SENSITIVITY, make_plan
@@ -82,9 +83,10 @@ def learn(
         on_bad_row=bad,
         ignored=[key],
     )
+    first = first_stream(found, key)
     plan = make_plan(
         source,
-        first_stream(found, key),
+        first,
         model,
         a_level(level),
         seed,
@@ -100,7 +102,9 @@ def learn(
     if "key" in plan.columns:
         raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
     _clear(out, force)
-    chosen = FleetPlan(plan, key, number, form=form, resident=resident)
+    places = column_sets(found.source, first.schema, key, found.rules)
+    sets = tuple(tuple(plan.columns[i] for i in own) for own in places[:-1])
+    chosen = FleetPlan(plan, key, number, form=form, resident=resident, sets=sets)
     chosen.write(out)
     if not quiet:
         for sentence in (*plan.assumed, f"Streams: by {key!r}; shards: {number}."):

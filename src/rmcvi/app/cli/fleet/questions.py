@@ -41,7 +41,8 @@ def forecast(
     """Forecast the rows of a stream after the last one that was learned from."""
     form = one_of("--format", format, SHAPES) or "table"
     opened = OpenedFleet(directory, model)
-    plan, stream = opened.fleet.plan, opened.stream(key)
+    stream = opened.stream(key)
+    plan = stream.plan
     if plan.schema["inputs"]:
         names = ", ".join(plan.schema["inputs"])
         raise Refusal(f"forecast: got no inputs {names} of the next rows, expected none are needed")

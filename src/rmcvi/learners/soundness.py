@@ -7,7 +7,6 @@ column has moved at once of late. In place of one that is not, the last value is
 the usual change as its deviation. A learner whose predictions stay unsound starts afresh.
 """
 
-from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -32,8 +31,6 @@ REFUSED = 0.05
 """Strikes of a row that is not learned although its prediction was sound: the row may be absurd."""
 RELIEF = 0.02
 """Strikes that a sound row takes back."""
-PIECES = 32
-"""Pieces of an array that are laid upon one another."""
 USUAL = 1.4826
 """Standard deviations of a normal change in its median size."""
 
@@ -117,24 +114,8 @@ def strict_leaves(leaves: Any) -> list[bool]:
 
 def is_sound(tree: PyTree, strict: Bool[Array, "n"]) -> Bool[Array, ""]:
     """Whether every strict array holds numbers that are finite and not absurd."""
-    largest: dict[tuple[int, ...], Array] = {}
-    for i, array in enumerate(jax.tree.leaves(tree)):
-        if array.size and jnp.issubdtype(array.dtype, jnp.inexact):
-            size = jnp.where(strict[i], _folded(jnp.abs(array).ravel()), 0.0).astype(float)
-            largest[size.shape] = jnp.maximum(largest.get(size.shape, 0.0), size)
-    return reduce(
-        jnp.logical_and, [jnp.max(v) < LARGEST for v in largest.values()], jnp.array(True)
-    )
-
-
-def _folded(sizes: Float[Array, "n"]) -> Float[Array, "m"]:
-    """At most `PIECES` numbers, the largest of them the largest of all; NaN if one of them is.
-
-    The compiler goes through a maximum number by number, but through one of two arrays by many at
-    once: half of all that was done besides learning had been to look for such numbers.
-    """
-    while len(sizes) > PIECES:
-        width = -(-len(sizes) // PIECES)
-        starts = [min(i * width, len(sizes) - width) for i in range(PIECES)]
-        sizes = reduce(jnp.maximum, [sizes[i : i + width] for i in starts])
-    return sizes
+    good = [
+        jnp.all(jnp.abs(v) < LARGEST) if jnp.issubdtype(v.dtype, jnp.inexact) else jnp.array(True)
+        for v in jax.tree.leaves(tree)
+    ]
+    return jnp.all(jnp.stack(good) | ~strict)

@@ -16,6 +16,7 @@ import optax
 import pytest
 
 import rmcvi
+from rmcvi.baselines import Persistence
 from rmcvi.learners import migrations
 from rmcvi.learners.checkpoint import CheckpointError, load, save
 from tests.learners._files import bits, contents, failing, refusal, sealed, start
@@ -34,7 +35,7 @@ class Run(NamedTuple):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """An uninterrupted run, saved in the middle."""
-    learner = small_learner()
+    learner = small_learner(**QUICK)
     states = [learner.init(jax.random.key(1))]
     for t in range(STEPS):
         states.append(learner.update(states[-1], observation(t))[0])
@@ -58,9 +59,22 @@ def test_resumed_is_uninterrupted(run: Run):
         assert bits(state) == bits(run.states[t + 1])
 
 
+def test_all_that_is_watched_is_kept(tmp_path: Path):
+    """The states of every monitor too, from arbitrary values (Live's are learned and resumed)."""
+    learner, rng = small_learner(), np.random.default_rng(0)
+
+    def other(leaf: jax.Array) -> Any:
+        inexact = jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact)
+        return rng.normal(size=leaf.shape).astype(leaf.dtype) if inexact else leaf
+
+    state = jax.tree.map(other, learner.init(jax.random.key(1)))
+    save(tmp_path / "all", learner, state)
+    assert bits(load(tmp_path / "all", learner)[0]) == bits(state)
+
+
 def test_the_file_depends_on_the_state_alone(run: Run, tmp_path: Path):
     state, extra = load(run.path, run.learner)
-    save(tmp_path / "again", small_learner(), state, extra)
+    save(tmp_path / "again", small_learner(**QUICK), state, extra)
     assert (tmp_path / "again").read_bytes() == run.content
 
 
@@ -157,7 +171,7 @@ def test_written_by_another_release(run: Run, tmp_path: Path):
     other = ours.replace(rmcvi.__version__.encode(), b"0" * len(rmcvi.__version__))
     (tmp_path / "other").write_bytes(sealed(run.content[:-32].replace(ours, other)))
     assert bits(load(tmp_path / "other", run.learner)[0]) == bits(run.states[SAVED_AT])
-    message = refusal(tmp_path / "other", small_learner(particles=5))
+    message = refusal(tmp_path / "other", small_learner(particles=5, **QUICK))
     assert message.endswith(
         f"(rmcvi {'0' * len(rmcvi.__version__)} wrote it, this is {rmcvi.__version__})."
     )
@@ -183,7 +197,7 @@ def test_written_by_another_release(run: Run, tmp_path: Path):
     ],
 )
 def test_other_configuration(run: Run, options: dict[str, Any], entries: list[str]):
-    message = refusal(run.path, small_learner(**options))
+    message = refusal(run.path, small_learner(**QUICK, **options))
     assert ": configuration differs: " in message
     assert message.endswith(
         "Build the learner as it was when the file was written, or start a new run elsewhere."
@@ -195,7 +209,7 @@ def test_other_configuration(run: Run, options: dict[str, Any], entries: list[st
 
 
 def test_other_width(run: Run):
-    message = refusal(run.path, small_learner(hidden=5))
+    message = refusal(run.path, small_learner(hidden=5, **QUICK))
     assert (
         "family.cell.layers[0].weight: file has float64[4,10] trained, learner has float64[5,10]"
         in message
@@ -204,23 +218,23 @@ def test_other_width(run: Run):
 
 def test_other_frozen_weights(run: Run, tmp_path: Path):
     frozen = rmcvi.Trainable(model=False)
-    learner = small_learner(trainable=frozen)
+    learner = small_learner(**QUICK, trainable=frozen)
     state = learner.init(jax.random.key(1))
     save(tmp_path / "frozen", learner, state)
     assert bits(load(tmp_path / "frozen", learner)[0]) == bits(state)
-    message = refusal(tmp_path / "frozen", small_learner(trainable=frozen, transition=0.9))
+    message = refusal(tmp_path / "frozen", small_learner(**QUICK, trainable=frozen, transition=0.9))
     assert "model.transition: file has float64[1] frozen, sha256 " in message
     assert message.count("learner has") == 1
 
 
 def test_trained_values_do_not_count(run: Run):
-    state, _ = load(run.path, small_learner(transition=0.9))
+    state, _ = load(run.path, small_learner(transition=0.9, **QUICK))
     assert bits(state) == bits(run.states[SAVED_AT])
 
 
 def test_other_precision(run: Run):
     with jax.enable_x64(False):
-        message = refusal(run.path, small_learner())
+        message = refusal(run.path, small_learner(**QUICK))
     assert "configuration differs: precision: file has float64, learner has float32; " in message
     assert message.endswith("more. Set jax_enable_x64 as in the process that wrote the file.")
 
@@ -229,7 +243,7 @@ def test_wrong_calls(run: Run, tmp_path: Path):
     with pytest.raises(ValueError, match=r"^extra: .*, expected values that JSON can hold"):
         save(tmp_path / "x", run.learner, run.states[0], {"mean": np.zeros(2)})
     with pytest.raises(ValueError, match=r"^state: got one that the learner could not load: state"):
-        save(tmp_path / "x", small_learner(particles=5), run.states[0])
+        save(tmp_path / "x", small_learner(particles=5, **QUICK), run.states[0])
     assert not list(tmp_path.iterdir())
 
 
@@ -279,14 +293,14 @@ def test_a_link_is_followed(run: Run, tmp_path: Path):
 @pytest.mark.slow
 def test_killed_processes_lose_nothing(tmp_path: Path):
     """Processes are killed while they learn and save; the last file is the uninterrupted one's."""
-    steps, rng = 60, np.random.default_rng(0)
+    steps, rng = 300, np.random.default_rng(0)
     whole, path = tmp_path / "whole" / "run.ckpt", tmp_path / "killed" / "run.ckpt"
     whole.parent.mkdir()
     path.parent.mkdir()
-    assert start(whole, steps, tmp_path / "cache").wait() == 0
-    for _ in range(3):
+    assert start(whole, steps).wait() == 0
+    for _ in range(2):
         before = contents(path.parent)
-        process = start(path, steps, tmp_path / "cache")
+        process = start(path, steps)
         while process.poll() is None and contents(path.parent).get(path) == before.get(path):
             time.sleep(0.01)
         time.sleep(rng.uniform(0.0, 0.3))
@@ -294,10 +308,10 @@ def test_killed_processes_lose_nothing(tmp_path: Path):
         assert process.wait() == -signal.SIGKILL
         header = json.loads(path.read_bytes().split(b"\n", 2)[1])
         assert 0 < header["extra"]["offset"] < steps
-    assert start(path, steps, tmp_path / "cache").wait() == 0
+    assert start(path, steps).wait() == 0
     assert path.read_bytes() == whole.read_bytes()
     assert list(path.parent.iterdir()) == [path]
-    message = refusal(path, small_learner(**QUICK))
+    message = refusal(path, Persistence(2))
     assert "precision: file has float32, learner has float64" in message
 
 

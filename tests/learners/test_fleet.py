@@ -101,17 +101,18 @@ def test_inputs_and_steps_are_those_of_single_learners(tmp_path: Path) -> None:
         assert same(jax.tree.map(lambda v, i=i: v[i], fleet.present(states)), single.present(state))
 
 
-def test_a_fleet_of_estimators_is_saved(learner: rmcvi.OnlineEstimator, tmp_path: Path) -> None:
+def test_a_fleet_of_estimators_is_saved(
+    learner: rmcvi.OnlineEstimator, ran: Any, tmp_path: Path
+) -> None:
     """With its keys, and it answers what one learner answers."""
-    fleet = rmcvi.Fleet(learner, STREAMS)
-    states, infos = fleet.update(fleet.init(jax.random.key(1)), np.ones((STREAMS, 1)))
+    fleet, _, _, states, infos = ran
     rmcvi.save(tmp_path / "fleet", fleet, states)
     loaded, _ = rmcvi.load(tmp_path / "fleet", fleet)
     assert same(jax.random.key_data(loaded.key), jax.random.key_data(states.key))
     assert same(loaded.phi, states.phi)
     assert fleet.filter(states).mean.shape == (STREAMS, 1)
     assert fleet.forecast(states, 2).mean.shape == (2, STREAMS, 1)
-    elbo = fleet.diagnostics(states, infos).elbo
+    elbo = fleet.diagnostics(states, jax.tree.map(lambda v: v[-1], infos)).elbo
     assert elbo is not None and elbo.shape == (STREAMS,)
     one = learner.forecast(fleet.stream(states, 1), 2)
     np.testing.assert_allclose(fleet.forecast(states, 2).mean[:, 1], one.mean, rtol=1e-9)

@@ -18,6 +18,8 @@ from tests.baselines._linear import full_case
 from tests.reference.kalman import kalman_filter, rts_smoother
 
 SOURCES = Path(rmcvi.__file__).parent
+DRAWS = 1000
+"""Of a smoother whose every step back looks at all pairs of them."""
 ROWS = np.array([[1.0, 4.0], [2.0, np.nan], [1.5, 6.0], [3.0, np.nan]])
 
 
@@ -126,7 +128,7 @@ def test_a_filter_without_a_history_smooths_by_simulation() -> None:
         optax.sgd(0.0),
         optax.sgd(0.0),
         trainable=nothing,
-        draws=4000,
+        draws=DRAWS,
         screen_width=None,
         health=False,
         drift=False,
@@ -134,13 +136,13 @@ def test_a_filter_without_a_history_smooths_by_simulation() -> None:
     )
     start = learner.init(jax.random.key(3))
     state, _ = rmcvi.scan(learner, start, case.ys, case.inputs.u, case.inputs.dt, collect=_nothing)
-    past = learner.smooth(state, 3, num=4000)
+    past = learner.smooth(state, 3, num=DRAWS)
     exact = rts_smoother(case.system, kalman_filter(case.system, case.ys))
     deviation = np.sqrt(np.stack([np.diag(c) for c in exact.cov[-4:]]))
-    # Errors of 4000 draws at each step back, and of the 4000 that are chosen from: at most 2 x 4.
-    error = deviation * np.sqrt(8.0 / 4000)
+    # Errors of the draws at each step back, and of those that are chosen from: at most 2 x 4.
+    error = deviation * np.sqrt(8.0 / DRAWS)
     np.testing.assert_array_less(np.abs(np.asarray(past.mean) - exact.mean[-4:]), 5.0 * error)
-    np.testing.assert_allclose(past.std, deviation, rtol=5.0 * np.sqrt(8.0 / 8000))
+    np.testing.assert_allclose(past.std, deviation, rtol=5.0 * np.sqrt(8.0 / (2 * DRAWS)))
     filled = learner.recent(state, 3)
     seen = ~np.isnan(case.ys[-4:])
     np.testing.assert_array_equal(np.asarray(filled.mean)[seen], case.ys[-4:][seen])

@@ -25,7 +25,7 @@ F, G = np.array([[0.8, 0.2], [-0.1, 0.7]]), np.array([[1.0, 0.4], [-0.3, 0.6]])
 M0, S0 = np.array([0.3, -0.2]), np.array([0.9, 0.7])
 YS = np.random.default_rng(0).normal(size=(LENGTH, 1))
 RUNS = {8: 2048, 64: 256, 512: 32}
-"""Of so many particles; the last are for the rate alone, which is a test of `make test-long`."""
+"""Of so many particles; 64 for `make test`, the others for what a number of them has to show."""
 
 
 def misspecified() -> tuple[LinearGaussian, LinearGaussianFamily]:
@@ -105,6 +105,7 @@ def test_gradient_of_many_particles_is_the_ideal_one() -> None:
     assert np.all(np.abs(mean) <= 5.0 * se + 1e-12), mean / se
 
 
+@pytest.mark.long
 def test_bias_is_that_of_self_normalisation() -> None:
     """Few particles are visibly biased; the part of order 1/N is all of it to within noise."""
     (few, few_se), (many, many_se) = (estimates(n, "windowed").mean_error() for n in (8, 64))

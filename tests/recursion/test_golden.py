@@ -92,9 +92,12 @@ def test_empirical_entropy_has_the_same_limit() -> None:
     np.testing.assert_array_less(np.abs(estimates.mean(0) - exact), 5.0 * error + 2e-2)
 
 
-@pytest.mark.parametrize("backward", [rmcvi.SampledIndices(2), rmcvi.AcceptReject(2)])
+@pytest.mark.parametrize(
+    "backward",
+    [rmcvi.SampledIndices(2), pytest.param(rmcvi.AcceptReject(2), marks=pytest.mark.long)],
+)
 def test_golden_gradient_with_drawn_indices(backward: Any) -> None:
-    """Drawing indices is unbiased given the particles."""
+    """Drawing indices is unbiased given the particles; test_recursion.py has both of their laws."""
     keys = jax.random.split(jax.random.key(2), 200)
     estimates = gradients(keys, num_particles=100, backward=backward)
     error = estimates.std(0) / np.sqrt(len(keys))

@@ -17,6 +17,7 @@ CODES = (32767.0, 65535.0, 1e10, 9.96921e36, -3.4028235e38)
 ROWS = 300
 """Rows for which `test_seasonal` has the loop compiled already."""
 SMALL = SeasonalLearner(1, period=None, cross=1, own=1, window=8)
+"""In single precision, everywhere: one program."""
 
 
 def run(ys: np.ndarray, model: SeasonalLearner | None = None) -> tuple[Any, Any]:
@@ -98,7 +99,8 @@ def test_counts_have_no_negative_bands() -> None:
         goes_on = rng.random() < (0.8 if hours[t - 1] else 0.05)
         hours[t] = goes_on * (hours[t - 1] + 1.0)
     for ys in (rng.poisson(0.7, (ROWS, 1)) + 0.0, hours):
-        got = run(ys, SMALL)[1]
+        with jax.enable_x64(False):
+            got = run(ys, SMALL)[1]
         assert np.all(got.low[1:] >= 0.0) and np.all(got.mean[1:] >= 0.0)
         assert np.any(got.low[24:] == 0.0)
 
@@ -106,9 +108,13 @@ def test_counts_have_no_negative_bands() -> None:
 def test_a_stuck_column_keeps_its_scale() -> None:
     """The short regression is as sure after a thousand equal values as it was before them."""
     ys = seasonal(ROWS, 1)
-    before = run(ys, SMALL)[0].learned.short.scale
-    stuck = np.concatenate([ys, np.full((1000, 1), ys[-1, 0])])
-    np.testing.assert_array_equal(run(stuck, SMALL)[0].learned.short.scale, before)
+    with jax.enable_x64(False):
+        state, _ = run(ys, SMALL)
+        before = np.asarray(state.learned.short.scale)
+        for _ in range(4):
+            stuck = np.full((ROWS, 1), ys[-1, 0])
+            state, _ = rmcvi.scan(SMALL, state, stuck, collect=prediction)
+        np.testing.assert_array_equal(state.learned.short.scale, before)
 
 
 def test_noise_whose_square_is_no_number() -> None:

@@ -22,6 +22,8 @@ from rmcvi.app.serve.intake import Intake, Keys, Rate
 from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.server import Service, tokens
 from rmcvi.app.serve.webhook import SIGNATURE, Webhook
+from tests.cli._runs import call
+from tests.fleet._fleets import CHEAP, MODEL
 from tests.serve._running import JSON, Running, ask, row, shown
 
 SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
@@ -173,8 +175,10 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
     made: list[Running] = []
 
     def start() -> Running:
-        made.append(Running(tmp_path))
+        made.append(Running(tmp_path, "--model", MODEL))
         return made[-1]
+
+    (tmp_path / "cheap_fleet.py").write_text(CHEAP)
 
     yield start
     for each in made:
@@ -183,7 +187,7 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
 
 @pytest.mark.slow
 def test_killed_it_goes_on_to_the_byte(
-    running: Callable[[], Running], tmp_path: Path, subtests: Any
+    running: Callable[[], Running], tmp_path: Path, subtests: Any, monkeypatch: Any, capsys: Any
 ) -> None:
     """Rows by POST, a kill, the rest; the estimates are those of `rmcvi learn` on all rows."""
     first = running()
@@ -218,7 +222,8 @@ def test_killed_it_goes_on_to_the_byte(
     other = [sys.executable, "-m", "rmcvi", "serve", "x.csv", "--out", "run", "--port", "0"]
     refused = subprocess.run(other, cwd=tmp_path, capture_output=True, text=True, timeout=120.0)
     assert refused.returncode == 2 and "learns from run/rows.jsonl" in refused.stderr
-    learn = [sys.executable, "-m", "rmcvi", "learn", "run/rows.jsonl", "--out", "whole", "--quiet"]
-    subprocess.run([*learn, "--no-report"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    words = ("--out", "whole", "--quiet", "--no-report", "--model", MODEL)
+    assert call(capsys, "learn", "run/rows.jsonl", *words).status == 0
     whole, found = (tmp_path / name / "estimates.jsonl" for name in ("whole", "run"))
     assert found.read_bytes() == whole.read_bytes()

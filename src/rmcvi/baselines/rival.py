@@ -57,7 +57,7 @@ class Tails(eqx.Module):
         z = jnp.where(seen > 0.0, (filled - mean) / scale, 0.0)
         logs = jnp.stack([norm.logpdf(z), *(_log_density(z, nu) for nu in _DEGREES)])
         best = jnp.argmax(self.scores, 0)
-        half = jnp.asarray(half_widths(level))[best] * scale
+        half = self.half_width(scale, level)
         log_score = jnp.take_along_axis(logs, best[None], 0)[0] - jnp.log(scale)
         p = jnp.stack([2.0 * norm.sf(jnp.abs(z)), *(_p_value(z, nu) for nu in _DEGREES)])
         prediction = Prediction(
@@ -70,6 +70,10 @@ class Tails(eqx.Module):
         gained = jnp.clip(logs - logs[:1], -_CAP, _CAP)
         scores = (1.0 - 1.0 / _MEMORY) * self.scores + gained
         return Tails(jnp.where(seen[None] > 0.0, scores, self.scores)), prediction
+
+    def half_width(self, scale: Float[Array, "dy"], level: float) -> Float[Array, "dy"]:
+        """Of the central interval, with the best tails so far."""
+        return jnp.asarray(half_widths(level))[jnp.argmax(self.scores, 0)] * scale
 
 
 def half_widths(level: float) -> list[float]:
@@ -113,15 +117,13 @@ class Past(eqx.Module):
         new = zip(rows, (y, mean, scale), strict=True)
         return Past(*(jnp.concatenate([old[1:], row[None]]) for old, row in new))
 
+    @eqx.filter_jit
     def band(self, lag: int, tails: Tails, level: float) -> Band:
         """The last `lag + 1` rows: values as they came, the others as they were predicted."""
-
-        def one(y: Array, mean: Array, scale: Array) -> Band:
-            said = tails.predict(mean, scale, jnp.full_like(y, jnp.nan), level)[1]
-            predicted = Band(said.mean, said.low, said.high)
-            return jax.tree.map(lambda v: jnp.where(jnp.isnan(y), v, y), predicted)
-
-        return jax.vmap(one)(self.y[-lag - 1 :], self.mean[-lag - 1 :], self.scale[-lag - 1 :])
+        y, mean, scale = (v[-lag - 1 :] for v in (self.y, self.mean, self.scale))
+        half = jax.vmap(lambda scale: tails.half_width(scale, level))(scale)
+        predicted = Band(mean, mean - half, mean + half)
+        return jax.tree.map(lambda v: jnp.where(jnp.isnan(y), v, y), predicted)
 
 
 class AbstractRival(AbstractLearner):

@@ -37,6 +37,7 @@ COMMANDS = {
 ABOVE = {"bench": "rmcvi.lab.bench.command", "reproduce": "rmcvi.lab.reproduce.command"}
 """Commands that live on the floor above: found by name, so that nothing here imports them."""
 FAILED, WRONG, LOST, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 130, 141
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 BROKEN = "0.10.2"
 """A jaxlib that compiles some matrix products wrongly (its issue 39103)."""
 
@@ -59,7 +60,7 @@ app = typer.Typer(
     name="rmcvi",
     add_completion=False,
     rich_markup_mode=None,  # its help is plain text: rich would take longer to import than all else
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
 
 
@@ -72,9 +73,12 @@ def _load(name: str) -> Any:
     importlib.import_module(ABOVE.get(name, f"rmcvi.app.cli.{name}"))
     for group in app.registered_groups:
         if group.name == name:
-            return typer.main.get_group_from_info(
+            made = typer.main.get_group_from_info(
                 group, pretty_exceptions_short=True, rich_markup_mode="rich", suggest_commands=True
             )
+            for command in (made, *made.commands.values()):
+                _leave_flags_bare(command)
+            return made
     known = {info.callback.__name__: info for info in app.registered_commands if info.callback}
     command = typer.main.get_command_from_info(
         known[name], pretty_exceptions_short=True, rich_markup_mode="rich"
@@ -82,7 +86,15 @@ def _load(name: str) -> Any:
     # The terminal wraps paragraphs, not the source.
     paragraphs = (command.help or "").split("\n\n")
     command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    _leave_flags_bare(command)
     return command
+
+
+def _leave_flags_bare(command: Any) -> None:
+    """A flag takes no value, so that its help shows no type of one."""
+    for option in command.get_params(typer.Context(command, **HELP)):
+        if option.param_type_name == "option" and option.is_flag:
+            option.metavar = ""
 
 
 def _version(asked: bool) -> bool:

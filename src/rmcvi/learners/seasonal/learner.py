@@ -151,6 +151,7 @@ class SeasonalLearner(AbstractLearner):
         """Which experts are in asinh units: some components, none of the others."""
         return (*(asinh for asinh, _ in self.kinds), False, False, False)
 
+    @eqx.filter_jit  # nearly a hundred arrays: as one program, not as one each
     def init(self, key: Key[Array, ""]) -> SeasonalState:
         """The state before the first observation; nothing is drawn."""
         d, m = self.design.size, len(self.kinds)

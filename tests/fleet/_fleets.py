@@ -22,7 +22,7 @@ def make(columns, inputs):
     if "SLOWLY" in os.environ:  # small batches, so that a signal meets a run that is going on
         shard.ROWS, shard.STREAM_ROWS, shard.SHARE = 40, 1, 0.0
         learn = shard.Streams.learn
-        shard.Streams.learn = lambda *given: time.sleep(0.03) or learn(*given)
+        shard.Streams.learn = lambda *given: time.sleep(0.2) or learn(*given)
     return Raw(columns, inputs)
 
 def standard(columns, inputs):

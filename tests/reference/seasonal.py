@@ -19,6 +19,7 @@ from tests.reference.experts import (
     bend,
     length_of_trial,
 )
+from tests.reference.nonlinear import Nonlinear
 
 
 @dataclass
@@ -87,6 +88,7 @@ class Reference:
     long: tuple[int, ...]
     harmonics: int
     kinds: tuple[tuple[bool, bool], ...]
+    hidden: int = 64
     cross: int = 2
     own: int = 3
     warm: int = 24
@@ -125,7 +127,8 @@ class Reference:
         self.kept: list[np.ndarray] = []
         self.walks = [LastValue() for _ in range(d)]
         self.shorts = [Short() for _ in range(d)]
-        self.records = [Record(len(self.kinds) + 3) for _ in range(d)]
+        self.records = [Record(len(self.kinds) + 4) for _ in range(d)]
+        self.nonlinear = Nonlinear(self.hidden, d, self.harmonics)
         self.then: Reference | None = None
         """All of it when the forecast under way was made."""
 
@@ -143,6 +146,9 @@ class Reference:
             walk.wait()
         told = [self.look(model, model.path, self.t) for model in self.models]
         out, far = self.predict(y, told, started)
+        near = [i for i in range(self.d) if self.walks[i].gap < 2 and self.walks[i].repeats < 24]
+        seen = [i for i in near if self.known[i] and not np.isnan(y[i])]
+        self.nonlinear.learn(self.errors(self.models[1], told[1], y)[0], seen)
         self.judge_trial(y, [a.lever for a in told])
         for record in self.records:
             record.settle()
@@ -180,18 +186,14 @@ class Reference:
 
     def look(self, model: Model, path: Path, t: int, lever: np.ndarray | None = None) -> Look:
         """The next row on a path; `lever` is given if it shall be that of another."""
-        d, x, filtered = self.d, path.m.reshape(-1, self.d), model.path.m[: self.d]
+        d, x = self.d, path.m.reshape(-1, self.d)
         angle = 2 * np.pi * t / self.periods[0] * np.arange(1, self.harmonics + 1)
         inputs = []
         for i in range(d):
             row = [*x[: self.cross].ravel(), *x[self.cross : self.own, i]]
             row += [path.older[lag - self.own - 1][i] for lag in self.long]
-            back = [filtered[i], filtered[i]]
-            for profile, visits in zip(model.profiles, self.visits, strict=True):
-                for j, h in enumerate((t % len(profile), (t - 1) % len(profile))):
-                    if visits[h, i] > 0:
-                        back[j] = profile[h, i]
-                row += back
+            for pair in self.pairs(model, t, i):
+                row += pair
             row += [*np.sin(angle), *np.cos(angle)]
             if not model.seasonal:
                 row[self.lagged :] = [0.0] * self.season
@@ -216,6 +218,26 @@ class Reference:
         c = np.sqrt(np.minimum(1, 9 / np.maximum(np.diag(C), 1e-9)))
         mean = np.concatenate([mu, path.m[: self.own * d]])
         return Look(phi, lever, f, vt, F, mean, C * np.outer(c, c))
+
+    def pairs(self, model: Model, t: int, i: int) -> list[list[float]]:
+        """Profiles at a phase and the one before; that of the shorter period if there is none."""
+        back, found = [model.path.m[i]] * 2, []
+        for profile, visits in zip(model.profiles, self.visits, strict=True):
+            for j, h in enumerate((t % len(profile), (t - 1) % len(profile))):
+                if visits[h, i] > 0:
+                    back[j] = profile[h, i]
+            found.append(list(back))
+        return found
+
+    def say_nonlinear(self, a: Look) -> np.ndarray:
+        """The second component's mean with what tanh units add to it."""
+        model = self.models[1]
+        last, before = model.path.m.reshape(-1, self.d)[:2]
+        pairs = [self.pairs(model, self.t, i)[0] for i in range(self.d)]
+        angle = 2 * np.pi * self.t / self.periods[0] * np.arange(1, self.harmonics + 1)
+        step, waves = [p - q for p, q in pairs], [*np.sin(angle), *np.cos(angle)]
+        x = np.concatenate([last, last - before, step, waves])
+        return a.mu + self.nonlinear.say(x, model.v, a.S)
 
     def season_alone(self, i: int) -> float:
         """The longest profile that has this phase; NaN if none has."""
@@ -244,9 +266,13 @@ class Reference:
     def predict(self, y: np.ndarray, told: list[Look], started: bool) -> tuple[dict, list[bool]]:
         """The bands, and which values are far from them."""
         bands, far, log = [], [], []
+        bent, mu = self.models[1], self.say_nonlinear(told[1])
         for i, (walk, record) in enumerate(zip(self.walks, self.records, strict=True)):
             usable = bool(started and self.known[i])
             said = self.opinions(told, i, usable, walk.last, walk.gap)
+            b = np.sqrt(bent.b2[i])
+            path = Opinion(bent.a[i] + b * mu[i], b * np.sqrt(told[1].S[i]), bent.bent)
+            said.insert(len(told), path if usable and self.hidden and walk.gap < 2 else None)
             said.insert(-1, self.shorts[i].say(walk, self.season_alone(i)))
             mixture = record.mix(said, self.scale[i], walk, walk.gap, self.level)
             bands.append(mixture.band)
@@ -273,6 +299,7 @@ class Reference:
             if record.bin(horizon) == record.bin(self.walks[i].gap):  # the row has taught it
                 continue
             said = then.opinions(told, i, True, walk.last, horizon)
+            said.insert(len(told), None)
             said.insert(-1, None)
             mixture = record.mix(said, self.scale[i], walk, horizon, self.level)
             record.learn(mixture, y[i], horizon, self.level)
@@ -293,9 +320,7 @@ class Reference:
             visits[t % len(visits), teaches] += 1
         moved = set()
         for model, a in zip(self.models, told, strict=True):
-            g = np.array([bend(v, s, model.bent) for v, s in zip(y, self.scale, strict=True)])
-            e = np.clip((g - model.a) / np.sqrt(model.b2), -1e8, 1e8) - a.mu
-            r2 = e**2 / a.S
+            e, r2 = self.errors(model, a, y)
             for i in seen:
                 far = r2[i] > GATE**2
                 model.streak[i] = [*model.streak[i], (e[i] + a.mu[i], a.mu[i])] if far else []
@@ -305,6 +330,12 @@ class Reference:
         for i in moved:
             self.values[i] = min(self.values[i], 30)
         return bool(moved)
+
+    def errors(self, model: Model, a: Look, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of a component, in its standard units, and their squares in its variances."""
+        g = np.array([bend(v, s, model.bent) for v, s in zip(y, self.scale, strict=True)])
+        e = np.clip((g - model.a) / np.sqrt(model.b2), -1e8, 1e8) - a.mu
+        return e, e**2 / a.S
 
     def condition(self, model: Model, a: Look, seen: list[int], e, r2, belief) -> None:
         """The state given the values seen; those far out have noise of their own."""
@@ -336,7 +367,9 @@ class Reference:
             model.slopes[i] += max(1 / (self.noisy[i] + 20), 0.004) * tamed * a.f[i]
             model.slopes[i] = np.clip(model.slopes[i], -3, 3)
             model.volatility[i] = 0.9 * model.volatility[i] + 0.1 * tamed
-            for profile, visits, gain in zip(model.profiles, self.visits, (0.05, 0.1), strict=True):
+            for profile, visits, gain in zip(
+                model.profiles, self.visits, (0.05, 0.1), strict=False
+            ):
                 h = t % len(profile)
                 profile[h, i] += max(1 / visits[h, i], gain) * (path.m[i] - profile[h, i])
         if teaches:

@@ -36,7 +36,7 @@ def errors(state: Any, y: np.ndarray) -> np.ndarray:
         z, _ = standardised(component, learned.columns, asinh, jnp.asarray(y))
         return z - predicted.mu
 
-    kind = model.kind
+    kind = model.ensemble.kind
     return np.asarray(jax.jit(jax.vmap(one))(learned.components, kind.asinh, kind.mask))
 
 

@@ -68,7 +68,9 @@ def test_the_learners_regression_is_the_m_step() -> None:
     @eqx.filter_jit
     def seen(state: Any, y: Any) -> Any:
         """What the first component's regression is given: inputs, value, variance."""
-        first, mask = jax.tree.map(lambda v: v[0], (state.learned.components, learner.kind.mask))
+        first, mask = jax.tree.map(
+            lambda v: v[0], (state.learned.components, learner.ensemble.kind.mask)
+        )
         columns, design = state.learned.columns, learner.design
         row = Row(jnp.zeros(0), (state.clock + 1.0) % 6.0, jnp.ones(()))
         season = first.season(columns, row.phase, design)
@@ -77,7 +79,7 @@ def test_the_learners_regression_is_the_m_step() -> None:
         past = first.path.state.past(1)
         waves, _ = design.season(row.phase)
         phi = mask[None] * design.inputs(past, first.path.older, season, waves, row.u)
-        nu, ratio = learner.settings.degrees, (z - told.mu) ** 2 / told.variance
+        nu, ratio = learner.ensemble.settings.degrees, (z - told.mu) ** 2 / told.variance
         free = jnp.maximum(told.variance - told.leverage, told.noise)
         return phi[0], z, free[0] * (nu + ratio[0]) / (nu + 1.0)
 
@@ -85,7 +87,7 @@ def test_the_learners_regression_is_the_m_step() -> None:
     for y in ys[:80]:
         state, _ = learner.update(state, np.array(y))
     law = jax.tree.map(lambda v: v[0, 0], state.learned.components.rows)
-    used = np.asarray(learner.kind.mask[0]) > 0.0
+    used = np.asarray(learner.ensemble.kind.mask[0]) > 0.0
     # The law before these rows, as rows of its own: phi' w = phi' m + noise of variance 1.
     roots = np.linalg.cholesky(np.linalg.inv(law.covariance)).T
     fitted: Any = model(len(used) - 1)

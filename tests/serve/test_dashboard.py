@@ -10,12 +10,12 @@ from rmcvi.app.serve.journal import Journal
 from rmcvi.app.serve.metrics import exposition
 
 BOARD = Path(__file__).parents[2] / "docs" / "guides" / "grafana.json"
-SCORES = {"rmcvi_rmse", "rmcvi_persistence_rmse", "rmcvi_coverage"}
+LATER = {"rmcvi_rmse", "rmcvi_persistence_rmse", "rmcvi_coverage", "rmcvi_checkpoint_age"}
 """Told once there are some."""
 
 
 def test_the_names_are_those_of_the_metrics(tmp_path: Path) -> None:
-    intake, told = Intake(Journal(tmp_path)), set(SCORES)
+    intake, told = Intake(Journal(tmp_path)), set(LATER)
     for keyed in (False, True):
         text = exposition(Hub(tmp_path, keyed), intake).decode()
         told |= set(re.findall(r"^(rmcvi_\w+) ", text, re.MULTILINE))

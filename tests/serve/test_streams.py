@@ -96,4 +96,6 @@ def _ask_of_a_stream(port: int) -> None:
     assert [a["note"]["text"] for a in ask(port, f"/api/alarms{key}")[1] if a["note"]] == ["seen"]
     assert ask(port, "/api/forecast?key=nobody")[0] == 409
     text = ask(port, "/metrics")[1]
+    age = float(text.partition("\nrmcvi_checkpoint_age ")[2].partition("\n")[0])
+    assert 0.0 <= age < 600.0
     assert "rmcvi_streams 3.0" in text and "rmcvi_rows_left_out 2.0" in text

@@ -58,14 +58,26 @@ class Regression(eqx.Module):
             keep: what is kept of the past, in (0, 1].
             most: largest standard deviation of each coefficient, usually the prior's.
         """
-        rest = keep * noise
-        total = rest + jnp.sum(white**2)
-        moved = self.root @ white
-        share = 1.0 / (total + jnp.sqrt(total * rest))
-        # Squared lengths of the new rows, without making them first: a pass less over the matrix.
-        less = moved**2 * share * (2.0 - share * (total - rest))
-        pieces = (jnp.sum(self.root[:, i : i + PIECE] ** 2, 1) for i in range(0, len(most), PIECE))
-        square = jnp.maximum(sum(pieces, jnp.zeros_like(most)) - less, 0.0) / keep
-        held = jnp.minimum(1.0, most / jnp.sqrt(jnp.maximum(square, 1e-30))) / jnp.sqrt(keep)
-        root = (self.root - jnp.outer(moved, white * share)) * held[:, None]
+        total = keep * noise + jnp.sum(white**2)
+        moved, root = narrowed(self.root, white, noise, keep, most)
         return Regression(self.weights + moved * (error / total), root)
+
+
+def narrowed(
+    root: Float[Array, "k k"],
+    white: Float[Array, "k"],
+    noise: Float[Array, ""],
+    keep: Float[Array, ""] | float,
+    most: Float[Array, "k"],
+) -> tuple[Float[Array, "k"], Float[Array, "k k"]]:
+    """The vector S f, and S after a value; arguments as those of `Regression.learn`."""
+    rest = keep * noise
+    total = rest + jnp.sum(white**2)
+    moved = root @ white
+    share = 1.0 / (total + jnp.sqrt(total * rest))
+    # Squared lengths of the new rows, without making them first: a pass less over the matrix.
+    less = moved**2 * share * (2.0 - share * (total - rest))
+    pieces = (jnp.sum(root[:, i : i + PIECE] ** 2, 1) for i in range(0, len(most), PIECE))
+    square = jnp.maximum(sum(pieces, jnp.zeros_like(most)) - less, 0.0) / keep
+    held = jnp.minimum(1.0, most / jnp.sqrt(jnp.maximum(square, 1e-30))) / jnp.sqrt(keep)
+    return moved, (root - jnp.outer(moved, white * share)) * held[:, None]

@@ -42,6 +42,8 @@ class Seasonal(Strict):
     long: list[Annotated[int, Field(ge=1, le=LONGEST)]] | None = Field(None, max_length=100)
     harmonics: int = Field(4, ge=1, le=100)
     plain: bool = True
+    hidden: int | None = Field(None, ge=0, le=1000)
+    """Units of the nonlinear path, 0 for none."""
     keep: float = Field(0.9995, ge=0.9, le=1)
     """What is left of the past after a row; below 0.9, ten rows, nothing can be learned."""
     degrees: int = Field(6, ge=2, le=1000)

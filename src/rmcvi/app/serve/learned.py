@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +14,8 @@ import numpy as np
 from rmcvi.app.fleet.opened import OpenedStream, ranked
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.shard import Shard
-from rmcvi.app.fleet.store import Kept
+from rmcvi.app.fleet.store import CURRENT, Kept
+from rmcvi.app.run.directory import CHECKPOINT
 from rmcvi.app.run.engine import Engine
 from rmcvi.app.run.output import moment
 from rmcvi.app.run.plan import Plan
@@ -49,6 +51,11 @@ class Learned(Protocol):
     @property
     def left_out(self) -> int:
         """Rows that were read and could not be learned from."""
+        ...
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file that is replaced when all was saved."""
         ...
 
     def about(self, key: str) -> dict[str, Any]:
@@ -89,6 +96,12 @@ class One:
     def left_out(self) -> int:
         """As `Learned`."""
         return self._engine.met.skipped
+
+    @property
+    def checkpoint(self) -> Path:
+        """As `Learned`."""
+        assert self._engine.directory is not None
+        return self._engine.directory.path / CHECKPOINT
 
     def about(self, key: str) -> dict[str, Any]:
         """As `Learned`."""
@@ -150,6 +163,11 @@ class Many:
     def left_out(self) -> int:
         """As `Learned`."""
         return self._shard.left_out
+
+    @property
+    def checkpoint(self) -> Path:
+        """As `Learned`."""
+        return self._shard.directory / self._fleet.folder(0) / CURRENT
 
     def about(self, key: str) -> dict[str, Any]:
         """As `Learned`."""

@@ -31,6 +31,7 @@ def _of_all(hub: Hub, intake: Intake | None) -> dict[str, tuple[str, Any]]:
         "rows": ("rows learned from", hub.rows),
         "rows_waiting": ("rows that came and are not learned from", waiting(hub, intake)),
         "seconds_since_row": ("seconds since the last row", time.time() - hub.last),
+        "checkpoint_age": ("seconds since all was saved", _age(hub)),
         "alarms": ("different alarms so far", len(hub.alarms)),
         "listeners": ("pages that are open", hub.listeners),
         "connected": ("1 if the source is there", intake is None or intake.connected),
@@ -40,6 +41,11 @@ def _of_all(hub: Hub, intake: Intake | None) -> dict[str, tuple[str, Any]]:
             (keys.refused if keys else 0) + (hub.learned.left_out if hub.learned else 0),
         ),
     }
+
+
+def _age(hub: Hub) -> float | None:
+    path = None if hub.learned is None else hub.learned.checkpoint
+    return time.time() - path.stat().st_mtime if path is not None and path.exists() else None
 
 
 def _of_scores(hub: Hub) -> dict[str, tuple[str, Any]]:

@@ -13,33 +13,28 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from rmcvi.contract import AbstractLearner, Band, ByHorizon, Prediction
-from rmcvi.core import tree
 from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.lanes import loop_from
 from rmcvi.learners.seasonal import query
-from rmcvi.learners.seasonal.columns import STUCK, Columns
-from rmcvi.learners.seasonal.component import Component, Kind
 from rmcvi.learners.seasonal.design import Design, seasonal_lags
-from rmcvi.learners.seasonal.experts import BINS, Experts, Scored, Skill, score
-from rmcvi.learners.seasonal.learn import Value, learn
-from rmcvi.learners.seasonal.panel import assemble, season_alone, trial_forecast
-from rmcvi.learners.seasonal.predict import Row, predict
+from rmcvi.learners.seasonal.ensemble import Ensemble
+from rmcvi.learners.seasonal.experts import BINS
+from rmcvi.learners.seasonal.predict import Row
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.settings import Settings
-from rmcvi.learners.seasonal.short_regression import ShortRegression
 from rmcvi.learners.seasonal.state import Learned, SeasonalInfo, SeasonalState
-from rmcvi.learners.seasonal.trial import Trial
-from rmcvi.learners.seasonal.units import LocationScale
-from rmcvi.learners.seasonal.walk import RandomWalk
 from rmcvi.learners.seasonal.warm_up import first_units
 
 HUGE, SQUARED = 1e30, 0.01
 """Values beyond this are codes, not values; and so are those beyond this share of the largest
 number that has a square: 2e17 in single precision."""
+HIDDEN = 64
+"""Units of the nonlinear path. A column alone has none: they would treble its state, of which a
+fleet keeps many."""
 BURN = 32
 """Rows before the window of `recent`, from which its filter finds its way."""
 
@@ -52,13 +47,11 @@ class SeasonalLearner(AbstractLearner):
 
     dim_obs: int = eqx.field(static=True)
     dim_input: int = eqx.field(static=True)
-    design: Design
-    settings: Settings
+    ensemble: Ensemble
     level: float = eqx.field(static=True)
     warm: int = eqx.field(static=True)
     window: int = eqx.field(static=True)
     phase_input: bool = eqx.field(static=True)
-    kinds: tuple[tuple[bool, bool], ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -73,6 +66,7 @@ class SeasonalLearner(AbstractLearner):
         harmonics: int = 4,
         phase_input: bool = False,
         plain: bool = True,
+        hidden: int | None = None,
         keep: float = 0.9995,
         degrees: int = 6,
         memory: float = 1000.0,
@@ -96,6 +90,8 @@ class SeasonalLearner(AbstractLearner):
             phase_input: the first input is the phase in rows, such as hours since any Monday;
                 otherwise rows are counted.
             plain: add a component without seasonal inputs, for series that have no season.
+            hidden: tanh units of the nonlinear path (default: 64 if there are several columns; 0:
+                no such path).
             keep: what a regression keeps from one row to the next, in (0, 1].
             degrees: of Student's t, an even number.
             memory: number of values that units remember.
@@ -118,55 +114,43 @@ class SeasonalLearner(AbstractLearner):
         if check_int("degrees", degrees, 2) % 2:
             raise ValueError(f"degrees: got {degrees}, expected an even number")
         self.dim_obs, self.dim_input = dim_obs, dim_input
-        self.design = Design(
-            size=dim_obs,
-            width=dim_input - phase_input,
-            cross=cross,
-            own=own,
-            long=tuple(check_int("long", lag, own + 1) for lag in long),
-            periods=tuple(p for p in (period, long_period) if p is not None),
-            harmonics=harmonics,
-        )
-        self.settings = Settings(
-            keep=1.0 if keep == 1.0 else check_real("keep", keep, 0.0, 1.0),
-            degrees=degrees,
-            memory=check_real("memory", memory, 1.0),
-            gate=check_real("gate", gate, 0.0),
+        seasonal = period is not None
+        self.ensemble = Ensemble(
+            design=Design(
+                size=dim_obs,
+                width=dim_input - phase_input,
+                cross=cross,
+                own=own,
+                long=tuple(check_int("long", lag, own + 1) for lag in long),
+                periods=tuple(p for p in (period, long_period) if p is not None),
+                harmonics=harmonics,
+            ),
+            settings=Settings(
+                keep=1.0 if keep == 1.0 else check_real("keep", keep, 0.0, 1.0),
+                degrees=degrees,
+                memory=check_real("memory", memory, 1.0),
+                gate=check_real("gate", gate, 0.0),
+            ),
+            hidden=HIDDEN * (dim_obs > 1) if hidden is None else check_int("hidden", hidden, 0),
+            kinds=((False, seasonal), (True, seasonal), *([(False, False)] * plain)),
         )
         self.level = check_real("level", level, 0.0, 1.0)
         self.warm = check_int("warm", warm, 8)
         self.window = check_int("window", window)
         self.phase_input = phase_input
-        seasonal = period is not None
-        self.kinds = ((False, seasonal), (True, seasonal), *([(False, False)] * plain))
 
     @property
-    def kind(self) -> Kind:
-        """What tells the components apart, as arrays."""
-        asinh = jnp.asarray([asinh for asinh, _ in self.kinds])
-        return Kind(asinh, jnp.stack([self.design.mask(seasonal) for _, seasonal in self.kinds]))
-
-    @property
-    def transforms(self) -> tuple[bool, ...]:
-        """Which experts are in asinh units: some components, none of the others."""
-        return (*(asinh for asinh, _ in self.kinds), False, False, False)
+    def design(self) -> Design:
+        """Sizes and places of the inputs."""
+        return self.ensemble.design
 
     @eqx.filter_jit  # nearly a hundred arrays: as one program, not as one each
     def init(self, key: Key[Array, ""]) -> SeasonalState:
         """The state before the first observation; nothing is drawn."""
-        d, m = self.design.size, len(self.kinds)
-        one = Component.prior(self.design)
         rows = max(self.window + BURN, self.warm + 1)
         return SeasonalState(
-            learned=Learned(
-                components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
-                columns=Columns.unknown(self.design),
-                walk=RandomWalk.unknown(d),
-                short=ShortRegression.unknown(d),
-                skill=Skill.unknown(m + 3, d),
-                trial=Trial.none(self.design),
-            ),
-            recent=Recent.empty(rows, d, self.design.width),
+            learned=self.ensemble.nothing(),
+            recent=Recent.empty(rows, self.dim_obs, self.design.width),
             exogenous=Exogenous.unknown(self.design.width),
             clock=jnp.zeros(()),
             t=jnp.zeros((), int),
@@ -181,12 +165,14 @@ class SeasonalLearner(AbstractLearner):
         y = jnp.where(jnp.abs(y) <= largest, y, jnp.nan)
         u, phase, dt = self._clock(state, inputs)
         recent = state.recent.push(y, u, phase)
-        exogenous = state.exogenous.add(u, self.settings.memory)
+        exogenous = state.exogenous.add(u, self.ensemble.settings.memory)
         started = state.t >= self.warm
         before = state.learned
-        components, columns = first_units(before, recent.y[:-1], self.kind.asinh, started)
+        components, columns = first_units(before, recent.y[:-1], self.ensemble.kind.asinh, started)
         walk = before.walk.wait(dt)
-        learned = Learned(components, columns, walk, before.short, before.skill, before.trial)
+        learned = eqx.tree_at(
+            lambda v: (v.components, v.columns, v.walk), before, (components, columns, walk)
+        )
         # Usually one row; once, when the first columns are known, the rows that waited for it too.
         size = recent.y.shape[0]
         first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
@@ -199,7 +185,8 @@ class SeasonalLearner(AbstractLearner):
             known = Row(
                 exogenous.standard(recent.u[i]), recent.phase[i], jnp.where(latest, dt, 1.0)
             )
-            return self._row(carry[0], recent.y[i], known, latest & started, latest)
+            old = carry[0], recent.y[i], known
+            return self.ensemble.row(*old, latest & started, latest, self.level)
 
         nothing = jnp.full(self.dim_obs, jnp.nan)
         none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
@@ -214,89 +201,6 @@ class SeasonalLearner(AbstractLearner):
             key=state.key,
         )
         return new, SeasonalInfo(prediction)
-
-    def _row(
-        self,
-        learned: Learned,
-        y: Float[Array, "dy"],
-        row: Row,
-        started: Bool[Array, ""],
-        latest: Bool[Array, ""],
-    ) -> tuple[Learned, Prediction]:
-        """Predict a row, score the prediction, learn from the row.
-
-        A row that is not the `latest` was met before, by the last value.
-        """
-        components, columns, walk = learned.components, learned.columns, learned.walk
-        kind, settings, trial = self.kind, self.settings, learned.trial
-        season = season_alone(components, columns, row.phase, self.design)
-        last = LocationScale(walk.last, walk.deviation)
-        known = columns.known & started
-        predicted, laws = jax.vmap(
-            lambda c, mask: predict(
-                c, c.path, c.season(columns, row.phase, self.design), mask, row, self.design
-            )
-        )(components, kind.mask)
-        short = learned.short.predict(walk, season)
-        experts = assemble(laws, season, short.law, last, self.transforms, walk.gap, known)
-        been = trial.been(columns, row.phase, self.design)
-        components, forecast, season_then = trial_forecast(
-            components, been, kind.mask, row, predicted.leverage, self.design
-        )
-        running = known & trial.known & trial.running & (trial.horizon > 1.5)
-        last = LocationScale(trial.walk.last, trial.walk.deviation)
-        silent = LocationScale(trial.walk.last, jnp.full(self.dim_obs, jnp.nan))
-        later = assemble(
-            forecast, season_then, silent, last, self.transforms, trial.horizon, running
-        )
-        # A row teaches a horizon once, by its own prediction rather than the forecast under way.
-        running = running & (later.bins != experts.bins)
-        scored, skill = self._score(
-            learned.skill,
-            (experts, later),
-            (y, jnp.where(running, y, jnp.nan)),
-            (walk, trial.walk),
-            columns.scale,
-        )
-        belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
-        teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
-        columns = columns.count(teaches, row.phase, self.design)
-        value = Value(y, row.phase, teaches, jnp.where(latest, belief, 0.0))
-        components, moved = jax.vmap(
-            lambda c, p, asinh: learn(c, p, columns, asinh, value, self.design, settings)
-        )(components, predicted, kind.asinh)
-        columns = columns.restart(jnp.any(moved, 0))
-        confirmed = scored.far & walk.confirms(y, settings.gate)
-        walked = walk.learn(y, scored.far, settings.gate)
-        trial, components = trial.at(been, row.phase, self.design).onward(
-            components, columns, walked, started, jnp.any(moved)
-        )
-        taught = ~jnp.isnan(y) & ~scored.far & (walk.repeats < STUCK)
-        shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
-        new = (walked, shorter, skill.trust_last(confirmed), trial)
-        new = tree.where(latest, new, (walk, learned.short, learned.skill, learned.trial))
-        return Learned(components, columns, *new), scored.prediction
-
-    def _score(
-        self,
-        skill: Skill,
-        both: tuple[Experts, Experts],
-        ys: tuple[Float[Array, "dy"], Float[Array, "dy"]],
-        walks: tuple[RandomWalk, RandomWalk],
-        scale: Float[Array, "dy"],
-    ) -> tuple[Scored, Skill]:
-        """What the first experts say of their row, and the skill of both after their rows."""
-        experts = jax.tree.map(lambda *v: jnp.stack(v), *both)
-        walk, y = jax.tree.map(lambda *v: jnp.stack(v), *walks), jnp.stack(ys)
-        scored = jax.vmap(
-            lambda experts, walk, y: score(
-                skill.at(experts), experts, y, scale, walk, self.settings, self.level
-            )
-        )(experts, walk, y)
-        taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
-        for i in (1, 0):  # widths of further rows go with those of the next, which comes last
-            skill = skill.put(jax.tree.map(lambda v, i=i: v[i], scored.skill), taught[i])
-        return jax.tree.map(lambda v: v[0], scored), skill
 
     def _clock(
         self, state: SeasonalState, inputs: Inputs
@@ -316,9 +220,12 @@ class SeasonalLearner(AbstractLearner):
     @property
     def method(self) -> str:
         """Which part is online EM, and which is not (docs/theory/seasonal.md, section 5)."""
+        others = "the last value, the season and a short regression"
+        if self.ensemble.hidden:
+            others = f"a nonlinear path (tanh units by gradient), {others}"
         return (
             "seasonal linear-Gaussian model, coefficients by online EM with exact expectations"
-            " (no particles); aggregated with the last value, the season and a short regression"
+            f" (no particles); aggregated with {others}"
         )
 
     @property

@@ -75,6 +75,12 @@ def _season_law(units: Units, pairs: Pairs, known: list[Bool[Array, "dy"]]) -> L
     return LocationScale(law.location, jnp.where(known[0], law.deviation, jnp.nan))
 
 
+def extended(laws: LocationScale, others: list[LocationScale]) -> LocationScale:
+    """The components' laws, and others after them."""
+    rows = jax.tree.map(lambda v: v[None], others)
+    return jax.tree.map(lambda *v: jnp.concatenate(v), laws, *rows)
+
+
 def assemble(
     laws: LocationScale,
     season: LocationScale,
@@ -87,7 +93,7 @@ def assemble(
     """The panel; its last two are there whenever they are sound, the others where `usable`.
 
     Args:
-        laws: of the components.
+        laws: of the components, and of the nonlinear path.
         season: what the season alone says.
         short: what the short regression says.
         last: the last value, and by how much it wanders in one row.

@@ -30,13 +30,13 @@ def present(learner: Any, state: Any, level: float) -> Band:
 @eqx.filter_jit
 def recent(learner: Any, state: Any, lag: int, level: float) -> Band:
     """The last rows, by smoothing."""
-    recent, kind = state.recent, learner.kind
+    recent, kind = state.recent, learner.ensemble.kind
     us = jax.vmap(state.exogenous.standard)(recent.u)
 
     def one(component, kind):
         rows = Recent(recent.y, us, recent.phase)
         columns = state.learned.columns
-        return smooth(component, columns, kind, rows, learner.design, learner.settings)
+        return smooth(component, columns, kind, rows, learner.design, learner.ensemble.settings)
 
     laws = jax.vmap(one, out_axes=1)(state.learned.components, kind)
     laws, ys = jax.tree.map(lambda v: v[-lag - 1 :], (laws, recent.y))
@@ -50,15 +50,19 @@ def _band(
     half = statistics.NormalDist().inv_cdf(0.5 * (1.0 + level))
     walk, size = state.learned.walk, learner.dim_obs
     last = LocationScale(walk.last[None], walk.deviation[None])
-    laws = jax.tree.map(lambda *v: jnp.concatenate(v), laws, last, last, last)
-    lastly = jnp.arange(laws.location.shape[0]) >= laws.location.shape[0] - 3
+    known, number = state.learned.columns.known, laws.location.shape[0]
+    simple = len(learner.ensemble.transforms) - number
+    laws = jax.tree.map(lambda v, w: jnp.concatenate([v, *[w] * simple]), laws, last)
+    # The nonlinear path, which speaks of the next row alone, is silent.
+    components = jnp.arange(number + simple) < number
+    lastly = jnp.arange(number + simple) >= number + simple - 3
     experts = Experts(
         laws=laws,
-        asinh=learner.transforms,
-        valid=state.learned.columns.known[None] != lastly[:, None],
+        asinh=learner.ensemble.transforms,
+        valid=jnp.where(known[None], components[:, None], lastly[:, None]),
         bins=jnp.zeros(size, int),
     )
     mixed = state.learned.skill.at(experts).mixed(
-        experts, state.learned.columns.scale, walk, learner.settings.degrees, half
+        experts, state.learned.columns.scale, walk, learner.ensemble.settings.degrees, half
     )
     return jax.tree.map(lambda modelled: jnp.where(jnp.isnan(y), modelled, y), mixed.band)

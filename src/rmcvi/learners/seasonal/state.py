@@ -7,6 +7,7 @@ from rmcvi.contract import Prediction
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.experts import Skill
+from rmcvi.learners.seasonal.nonlinear import Nonlinear
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.short_regression import ShortRegression
 from rmcvi.learners.seasonal.trial import Trial
@@ -27,6 +28,8 @@ class Learned(eqx.Module):
     columns: Columns
     walk: RandomWalk
     short: ShortRegression
+    nonlinear: list[Nonlinear]
+    """One path, or none."""
     skill: Skill
     trial: Trial
 

@@ -74,6 +74,10 @@ class Program:
         """What is remembered besides."""
         return self._fixed.unflatten(self._leaves)[1]
 
+    def parameters(self) -> dict[str, np.ndarray]:
+        """What the learner has learned, by name."""
+        return jax.device_get(_parameters(self._fixed, self._leaves, self.arrays))
+
     def advance(self, rows: np.ndarray, stop: Alarm) -> Rows:
         """Predict each row, then learn from it, up to the first one with an alarm in `stop`.
 
@@ -187,6 +191,11 @@ def _is_key(leaf: Any) -> bool:
 def raw_leaves(leaves: list[Array]) -> tuple[Array, ...]:
     """Arrays of numbers; keys travel as such."""
     return tuple(jax.random.key_data(v) if _is_key(v) else v for v in leaves)
+
+
+@partial(jax.jit, static_argnums=0)
+def _parameters(fixed: Fixed, leaves: tuple[Array, ...], arrays: list[Array]) -> dict[str, Array]:
+    return fixed.learner(arrays).parameters(fixed.unflatten(leaves)[0])
 
 
 @partial(jax.jit, static_argnums=0)

@@ -26,7 +26,7 @@ from rmcvi.learners.chunk import CAPACITY, Program, Watch
 from rmcvi.learners.default import default_learner
 from rmcvi.learners.episodes import Episodes
 from rmcvi.learners.estimate import Estimate, Estimates, LiveForecast
-from rmcvi.learners.parameters import parameters
+from rmcvi.learners.parameters import named
 from rmcvi.learners.passage import Passage
 from rmcvi.learners.units import Scaling, Standardiser, Units
 from rmcvi.learners.values import Values, names, step_length, table, vector
@@ -194,7 +194,7 @@ class Live:
     def parameters(self, *, whole: bool = False) -> dict[str, Any]:
         """What has been learned: scalars by name, or with `whole` a model's arrays."""
         with self._alone():
-            return parameters(self.learner, self._program.state, self.columns, whole=whole)
+            return named(self._program.parameters(), self.columns, whole=whole)
 
     def by_horizon(self) -> ByHorizon | None:
         """How forecasts have fared so far, if the learner keeps a record of them."""

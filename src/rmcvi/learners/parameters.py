@@ -2,12 +2,7 @@
 
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Array, PyTree
-
-from rmcvi.contract import AbstractLearner
 
 MOST = 25
 """Entries of an array that are listed one by one; of a larger one the root mean square."""
@@ -15,25 +10,23 @@ EACH = "*."
 """Begins the name of a parameter with one entry per column."""
 
 
-def parameters(
-    learner: AbstractLearner, state: PyTree, columns: list[str], *, whole: bool = False
+def named(
+    arrays: dict[str, np.ndarray], columns: list[str], *, whole: bool = False
 ) -> dict[str, Any]:
     """Scalars by name, those of a column under its name; with `whole` other arrays as they are.
 
-    They are in the learner's units: standardised, if the columns are.
+    Args:
+        arrays: what `AbstractLearner.parameters` says, in the learner's units: standardised, if the
+            columns are.
+        columns: their names.
+        whole: as said.
     """
-    arrays = jax.device_get(_arrays(learner, state))
     own = {k.removeprefix(EACH): v for k, v in arrays.items() if k.startswith(EACH)}
-    named = {f"{c}.{k}": float(v[i]) for i, c in enumerate(columns) for k, v in own.items()}
+    found = {f"{c}.{k}": float(v[i]) for i, c in enumerate(columns) for k, v in own.items()}
     for k, v in arrays.items():
         if not k.startswith(EACH):
-            named |= {k: v} if whole else dict(_scalars(k, v))
-    return named
-
-
-@eqx.filter_jit
-def _arrays(learner: AbstractLearner, state: PyTree) -> dict[str, Array]:
-    return learner.parameters(state)
+            found |= {k: v} if whole else dict(_scalars(k, v))
+    return found
 
 
 def _scalars(name: str, value: np.ndarray) -> list[tuple[str, float]]:

@@ -206,4 +206,4 @@ def _prepare_jax() -> None:
     except (OSError, RuntimeError):
         return
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

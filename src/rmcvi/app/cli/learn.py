@@ -14,6 +14,7 @@ from rmcvi.app.cli.options import (
     BAD_ROWS,
     Calendar,
     Columns,
+    Emissions,
     InputColumns,
     Level,
     NoReport,
@@ -54,6 +55,8 @@ rmcvi learn air.csv --columns co,nox --input wind --calendar hour,week --out air
 
 rmcvi learn sales.csv --season 12 --out sales.run
 
+rmcvi learn shop.csv --emission visits=poisson --out shop.run
+
 rmcvi learn air.csv --model my.toml --out other.run
 """
 
@@ -78,6 +81,7 @@ def learn(
     calendar: Calendar = None,
     time: Times = None,
     season: Seasons = None,
+    emission: Emissions = None,
     model: Annotated[
         str, typer.Option(help="A name from the list above, my.toml, or my_module:make.")
     ] = "seasonal",
@@ -134,6 +138,7 @@ def learn(
         datetime.now(UTC).isoformat(timespec="seconds"),
         calendar=listed(calendar),
         season=listed(season),
+        emission=listed(emission),
         follow=follow,
         on_bad_row=bad,
         limit=limit,

@@ -39,6 +39,14 @@ Seasons = Annotated[
     list[str] | None,
     typer.Option(metavar="ROWS", help="Rows in a season: 12, or 24,168; 'none' for none."),
 ]
+Emissions = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LAW",
+        help="gaussian (default), auto (counts and shares are found), poisson, negative-binomial or"
+        " bounded; or NAME=LAW for one column.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 OnBadRow = Annotated[
     str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")

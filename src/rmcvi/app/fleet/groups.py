@@ -41,7 +41,7 @@ class Groups:
     ):
         """Groups with sets of columns, the last with all; `make` a table for so many columns.
 
-        A table is made when it is needed: its program has to be compiled.
+        All tables but the first are made when they are needed: programs have to be compiled.
         """
         self._sets, self._make = [list(names) for names in sets], make
         self._places = [np.array([list(columns).index(n) for n in s]) for s in self._sets]
@@ -56,8 +56,7 @@ class Groups:
         """Columns in which a stream has had a value, if there is more than one group."""
         self.moved: list[str] = []
         """Sentences about streams that have gone over to another group."""
-        if len(self._sets) == 1:
-            self.group(0)
+        self.group(0)  # at once, since a model that cannot be made should say so
 
     def group(self, number: int) -> Group:
         """One of them."""

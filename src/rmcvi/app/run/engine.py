@@ -8,7 +8,6 @@ are on disk before it is. Whatever comes after it is cut off and done again: the
 same program give the same bytes.
 """
 
-import copy
 import threading
 import time
 from collections.abc import Callable
@@ -83,7 +82,7 @@ class Engine:
 
     def run(self, stream: Stream, stopper: Stopper, limit: int | None) -> None:
         """Learn until the stream ends, the limit is reached or somebody asks to stop."""
-        stream.counts = copy.deepcopy(self._counts)
+        stream.counts = self._counts.copy()
         self.met = stream.counts
         rows = iter(stream)
         stopper.before_waiting = self._learn
@@ -187,7 +186,7 @@ class Engine:
         if observation.filled:
             self._counts = replace(self._counts, filled=now.filled)
         else:
-            self._counts = replace(now, bad=dict(now.bad), first=dict(now.first))
+            self._counts = now.copy()
 
     def _save_if_due(self) -> None:
         waited = time.perf_counter() - self._saved

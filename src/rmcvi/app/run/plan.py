@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from rmcvi.app.run import zoo
+from rmcvi.app.run import emission, zoo
 from rmcvi.app.run.estimates import FIELDS, FIRST_FIELDS, Field, field_names, fields_of
 from rmcvi.app.run.season import Season, choose_season
 from rmcvi.app.run.speech import Refusal
@@ -57,6 +57,7 @@ class _Options(BaseModel):
     limit: int | None
     checkpoint_every: int
     sensitivity: float = SENSITIVITY
+    emission: list[dict[str, Any]] = []
     model: _Model
 
 
@@ -82,7 +83,7 @@ class Plan:
     started: str
     options: dict[str, Any]
     """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season
-    as found."""
+    and emission as found."""
     schema: dict[str, Any]
     version: str = __version__
     format: int = FORMAT
@@ -170,7 +171,8 @@ class Plan:
         """A learner that knows nothing yet."""
         sizes = len(self.columns), len(self.inputs)
         season = Season(*self.options.get("season", [None]))
-        learner, _ = zoo.build(self.options["model"], *sizes, self.level, season)
+        laws = emission.emissions_of(self.options.get("emission", []), self.columns)
+        learner, _ = zoo.build(self.options["model"], *sizes, self.level, season, laws)
         try:
             return Live(
                 self.columns,
@@ -215,10 +217,14 @@ def make_plan(
         raise Refusal(f"--calendar: {error}") from None
     plain = zoo.parse(model)
     season = _season(stream, plain["model"], options["season"])
-    learner, settings = zoo.build(plain, len(columns), len(inputs), level, season)
+    units = {out: unit_of(name) for out, name in zip(columns, schema.columns, strict=True)}
+    found = _emission(stream, plain["model"], units, options.get("emission", ["gaussian"]))
+    laws = emission.emissions_of(found, columns)
+    learner, settings = zoo.build(plain, len(columns), len(inputs), level, season, laws)
     assumed = [*stream.describe()]
     if season.sentence:
         assumed.append(season.sentence)
+    assumed.extend(emission.sentences(found))
     if learner.units == "standard":
         assumed.append("Columns are standardised online.")
     name = plain["model"]
@@ -232,11 +238,16 @@ def make_plan(
         level=level,
         learner={"name": name, "settings": settings},
         assumed=assumed,
-        units={out: unit_of(name) for out, name in zip(columns, schema.columns, strict=True)},
+        units=units,
         time_column=" ".join(schema.time) or None,
         step_seconds=schema.step if calendar_time else None,
         started=started,
-        options={**options, "model": plain, "season": [season.period, season.long_period]},
+        options={
+            **options,
+            "model": plain,
+            "season": [season.period, season.long_period],
+            "emission": found,
+        },
         schema=schema.to_json(),
         method=learner.method,
         id=uuid.uuid4().hex,
@@ -250,6 +261,18 @@ def _season(stream: Stream, model: str, said: list[str]) -> Season:
     if said:
         raise Refusal(f"--season: got {', '.join(said)}, which --model {model} does not use")
     return Season(None)
+
+
+def _emission(
+    stream: Stream, model: str, units: dict[str, str | None], said: list[str]
+) -> list[dict[str, Any]]:
+    """Laws of the columns, for the model that has some."""
+    if model == "seasonal":
+        percent = [unit == "%" for unit in units.values()]
+        return emission.choose_emissions(stream, list(units), percent, said)
+    if said not in ([], ["gaussian"]):
+        raise Refusal(f"--emission: got {', '.join(said)}, which --model {model} does not use")
+    return []
 
 
 def anchored(source: Position, plan: Plan) -> Position:

@@ -18,6 +18,7 @@ from rmcvi.app.run.settings import ZOO, Config, Family, from_toml, named, valida
 from rmcvi.app.run.speech import Refusal
 from rmcvi.contract import AbstractLearner
 from rmcvi.learners import OnlineEstimator
+from rmcvi.learners.emissions import Emission, EmissionLearner
 from rmcvi.learners.seasonal import SeasonalLearner
 from rmcvi.models import AbstractModel
 from rmcvi.optim import two_time_scales
@@ -39,16 +40,31 @@ def parse(model: str) -> dict[str, Any]:
 
 
 def build(
-    plain: dict[str, Any], columns: int, inputs: int, level: float, season: Season
+    plain: dict[str, Any],
+    columns: int,
+    inputs: int,
+    level: float,
+    season: Season,
+    emissions: tuple[Emission, ...] = (),
 ) -> tuple[AbstractLearner, dict[str, Any]]:
-    """The learner of a plain configuration, and its settings for people."""
+    """The learner of a plain configuration, and its settings for people.
+
+    Args:
+        plain: the configuration.
+        columns: their number.
+        inputs: the number of columns known beforehand.
+        level: probability of the intervals.
+        season: of the seasonal model.
+        emissions: columns of it that are counts or shares.
+    """
     if ":" in plain["model"]:
         return _fitting(call(plain, columns, inputs)), {"function": plain["model"]}
     config = validated(plain, "model")
     try:
         if config.model == "seasonal":
             learner, settings = _seasonal(config, columns, inputs, level, season)
-            return _fitting(learner), settings
+            mixed = EmissionLearner(learner, emissions) if emissions else learner
+            return _fitting(mixed), settings
         model = make_model(config, columns, inputs)
         return _fitting(_estimator(config, model, level)), config.model_dump(exclude={"model"})
     except Refusal:
@@ -125,7 +141,7 @@ def make_model(config: Config, columns: int, inputs: int) -> AbstractModel:
 
 def _seasonal(
     config: Config, columns: int, inputs: int, level: float, season: Season
-) -> tuple[AbstractLearner, dict[str, Any]]:
+) -> tuple[SeasonalLearner, dict[str, Any]]:
     # Double precision: a counter that has passed 2^24 has no room in single.
     jax.config.update("jax_enable_x64", True)
     plain = config.settings.model_dump()

@@ -123,6 +123,10 @@ def cut_records(
             reason = UNFINISHED if line.flaw == UNENDED else line.flaw
             yield feed.record(None if reason else [], reason)
             continue
+        if (cells := _plain_cells(line, delimiter, encoding)) is not None:
+            feed.take()
+            yield feed.record(cells)
+            continue
         try:
             yield feed.record(next(rows))
         except csv.Error as error:
@@ -135,6 +139,18 @@ def cut_records(
                 return
             feed.give_back()
             yield feed.record(None, _STRAY)
+
+
+def _plain_cells(line: Line, delimiter: str, encoding: str) -> list[str] | None:
+    """The cells of most lines, as `csv` would cut them; None if that takes more than cutting."""
+    data = line.data
+    if b'"' in data or delimiter == " " or len(data) > MAX_QUOTED or b"\r" in data[:-2]:
+        return None
+    text = decode(line, encoding).removesuffix("\n").removesuffix("\r")
+    if "\r" in text:
+        return None
+    cells = text.split(delimiter) if text else []
+    return [cell.lstrip(" ") for cell in cells] if " " in text else cells
 
 
 def _reason(error: csv.Error) -> str:

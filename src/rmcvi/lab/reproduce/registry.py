@@ -24,6 +24,7 @@ MODULES = {
     "chaotic-offline": "chaotic_offline",
     "chaotic-streaming": "chaotic_streaming",
     "chaotic-table1": "chaotic_table",
+    "emissions": "emissions",
     "failures": "failures",
     "forgetting": "forgetting",
     "learning-speed": "learning_speed",

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from rmcvi.contract import Prediction
 from rmcvi.core import tree
 from rmcvi.learners.seasonal.columns import STUCK, Columns
 from rmcvi.learners.seasonal.component import Component, Kind
@@ -17,7 +16,7 @@ from rmcvi.learners.seasonal.panel import assemble, extended, season_alone, tria
 from rmcvi.learners.seasonal.predict import Row, predict, standardised
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.short_regression import ShortRegression
-from rmcvi.learners.seasonal.state import Learned
+from rmcvi.learners.seasonal.state import Learned, SeasonalInfo
 from rmcvi.learners.seasonal.trial import Trial
 from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
@@ -67,7 +66,7 @@ class Ensemble(eqx.Module):
         started: Bool[Array, ""],
         latest: Bool[Array, ""],
         level: float,
-    ) -> tuple[Learned, Prediction]:
+    ) -> tuple[Learned, SeasonalInfo]:
         """Predict a row, score the prediction, learn from the row.
 
         Args:
@@ -137,7 +136,8 @@ class Ensemble(eqx.Module):
         new = (walked, shorter, nonlinear, skill.trust_last(confirmed), trial)
         old = (walk, learned.short, learned.nonlinear, learned.skill, learned.trial)
         new = tree.where(latest, new, old)
-        return Learned(components, columns, *new), scored.prediction
+        info = SeasonalInfo(scored.prediction, scored.log_densities)
+        return Learned(components, columns, *new), info
 
     def score(
         self,

@@ -227,6 +227,8 @@ class Scored(eqx.Module):
     """A prediction, whether the value was far out, and the experts' skill at the row's horizon."""
 
     prediction: Prediction
+    log_densities: Float[Array, "dy"]
+    """Of each value; 0 where there is none."""
     far: Bool[Array, "dy"]
     skill: Skill
 
@@ -259,7 +261,7 @@ def score(
     slopes = experts.transformed(log_slope, filled, scale)
     logs = log_density(errors, nu) - jnp.log(mixed.deviation) + slopes
     density = jax.nn.logsumexp(jnp.where(experts.valid, logs, -jnp.inf), 0, mixed.weights)
-    total = jnp.sum(jnp.where(seen, density, 0.0))
+    density = jnp.where(seen, density, 0.0)
     tails = upper_tail(jnp.stack([errors, -errors]), nu)
     p_value = jnp.minimum(1.0, 2.0 * jnp.min(jnp.sum(mixed.weights[None] * tails, 1), 0))
     far = seen & (p_value < 2.0 * upper_tail(jnp.asarray(settings.gate), nu))
@@ -267,10 +269,11 @@ def score(
         mean=mixed.band.mean,
         low=mixed.band.low,
         high=mixed.band.high,
-        log_score=jnp.where(jnp.any(seen), total, jnp.nan),
+        log_score=jnp.where(jnp.any(seen), jnp.sum(density), jnp.nan),
         p_value=jnp.where(seen, p_value, jnp.nan),
     )
-    return Scored(prediction, far, skill.learn(experts, mixed, errors, logs, y, nu, level))
+    learned = skill.learn(experts, mixed, errors, logs, y, nu, level)
+    return Scored(prediction, density, far, learned)
 
 
 def _pace(bins: int) -> Float[Array, "bins"]:

@@ -178,8 +178,8 @@ class SeasonalLearner(AbstractLearner):
         first = size - 1 - jnp.where(state.t == self.warm, self.warm, 0)
 
         def row(
-            i: Int[Array, ""], carry: tuple[Learned, Prediction], *given: Any
-        ) -> tuple[Learned, Prediction]:
+            i: Int[Array, ""], carry: tuple[Learned, SeasonalInfo], *given: Any
+        ) -> tuple[Learned, SeasonalInfo]:
             recent, exogenous, dt, started = given
             latest = i == size - 1
             known = Row(
@@ -189,9 +189,12 @@ class SeasonalLearner(AbstractLearner):
             return self.ensemble.row(*old, latest & started, latest, self.level)
 
         nothing = jnp.full(self.dim_obs, jnp.nan)
-        none = Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing)
+        none = SeasonalInfo(
+            Prediction(nothing, nothing, nothing, jnp.asarray(jnp.nan, float), nothing),
+            jnp.zeros(self.dim_obs),
+        )
         given = recent, exogenous, dt, started
-        learned, prediction = loop_from(first, size, row, (learned, none), *given)
+        learned, info = loop_from(first, size, row, (learned, none), *given)
         new = SeasonalState(
             learned=learned,
             recent=recent,
@@ -200,7 +203,7 @@ class SeasonalLearner(AbstractLearner):
             t=state.t + 1,
             key=state.key,
         )
-        return new, SeasonalInfo(prediction)
+        return new, info
 
     def _clock(
         self, state: SeasonalState, inputs: Inputs

@@ -18,6 +18,8 @@ class SeasonalInfo(eqx.Module):
     """What a step reports."""
 
     prediction: Prediction
+    log_densities: Float[Array, "*batch dy"]
+    """Of each value; 0 where there is none."""
 
 
 class Learned(eqx.Module):

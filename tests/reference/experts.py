@@ -228,9 +228,10 @@ class Record:
         mean = np.mean(quantile(NODES, 1.0))
         shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + np.array([6, 0]))
         ends = at.bounds(1.0)
-        away = np.array(
-            [0.0 if o is None else np.clip(o.location, *ends) - mean for o in said[-2:]]
-        )
+        places = [None if o is None else o.location for o in said[-2:]]
+        if at.candidate is not None:
+            places[-1] = at.candidate  # as it came, also if it was doubted
+        away = np.array([0.0 if v is None else np.clip(v, *ends) - mean for v in places])
         pulled = float(mean + shares @ away)
         half = student.ppf(0.5 + level / 2, NU) * np.exp(self.cover[k])
         ends = float(quantile(-half, 10.0)), float(quantile(half, 10.0))

@@ -154,7 +154,9 @@ class Skill(eqx.Module):
         mean = jnp.mean(at(jnp.broadcast_to(pieces, (NODES, len(scale))), nearby), 0)
         wider = half * jnp.exp(self.cover)
         low, high = at(jnp.stack([-wider, wider]), beyond)
-        simple = jnp.clip(location[-SIMPLE:], *(v[None] for v in nearby))
+        # Squares decide whether the last value is pulled to as it came, also if it was doubted.
+        latest = jnp.where(jnp.isnan(walk.candidate), location[-1], walk.candidate)
+        simple = jnp.clip(location[-SIMPLE:].at[-1].set(latest), *(v[None] for v in nearby))
         away = jnp.where(experts.valid[-SIMPLE:], simple - mean[None], 0.0)
         pulled = mean + jnp.sum(self.pull.shares() * away, 0)
         band = Band(pulled, jnp.minimum(low, pulled), jnp.maximum(high, pulled))

@@ -26,10 +26,11 @@ def run_shards(
     if not quiet:
         for sentence in opened.counts.describe():
             say(printable(sentence))
+    if stopper.asked():  # what the shards told last is less than what they have saved since
+        say(f"Stopped; `rmcvi fleet resume {out}` goes on, `rmcvi fleet inspect {out}` says where.")
+    elif not quiet:
         rows, streams = sum(t.rows for t in told), sum(t.streams for t in told)
         say(f"{rows} rows of {streams} streams, {sum(t.failing for t in told)} of them failing.")
-    if stopper.asked():
-        say(f"Stopped; `rmcvi fleet resume {out}` goes on.")
     return stopper.status
 
 
@@ -46,6 +47,9 @@ def _watch(progress: Iterable[list[Told]], stopper: Stopper, quiet: bool) -> lis
             words += f", {lag / 1e6:.1f} MB behind, {failing} streams failing"
             say(f"\r\x1b[K{words}", end="")
         if stopper.asked():
+            say(
+                "Stopping: each shard finishes its batch, which may have to be compiled, and saves."
+            )
             break
     if line:
         say("")

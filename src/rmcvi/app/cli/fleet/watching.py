@@ -47,10 +47,9 @@ def _watch(progress: Iterable[list[Told]], stopper: Stopper, quiet: bool) -> lis
             words += f", {lag / 1e6:.1f} MB behind, {failing} streams failing"
             say(f"\r\x1b[K{words}", end="")
         if stopper.asked():
-            say(
-                "Stopping: each shard finishes its batch, which may have to be compiled, and saves."
-            )
             break
     if line:
         say("")
+    if stopper.asked():
+        say("Stopping: each shard finishes its batch, which may have to be compiled, and saves.")
     return told

@@ -4,7 +4,7 @@ import pytest
 
 from rmcvi import checks
 from tests.checks import _broken
-from tests.checks._small import small_learner
+from tests.learners.test_estimator import small_learner
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ export STARTED := $(shell date +%s)
 help:
 	@echo "make demo    learn a simulated stream of sensors live, write its report (sets up .venv)"
 	@echo "make test    lint, types, import contract, and the tests (sets up .venv at first use)"
+	@echo "make test-long  what is left out of make test: soaks, experiments in their quick form"
 	@echo "make lint    the checks of make test without the tests"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make docs    build the documentation in build/site (strict: a broken link is an error)"

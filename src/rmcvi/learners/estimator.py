@@ -24,7 +24,6 @@ from rmcvi.contract import (
 )
 from rmcvi.core.checks import check_instance, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs
-from rmcvi.families import AbstractFamily
 from rmcvi.learners.best import Best
 from rmcvi.learners.learning import learn
 from rmcvi.learners.predict import predict, screen
@@ -152,7 +151,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
             mask_failed=bool(mask_failed),
         )
-        compared = watched and self.watch.damps and isinstance(family, AbstractFamily)
+        compared = watched and self.watch.damps and recursion.variational(family) is not None
         self.trial = Trial() if trial and compared else None
         if mask_failed and self.watch.sensors is None:
             raise ValueError("mask_failed: got True, expected False without sensors and draws")

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.prediction import Prediction, central_interval
-from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.models import AbstractModel
 from rmcvi.monitors import tail_p_value
 
 
@@ -35,7 +35,7 @@ def predict(
     log_score = jax.nn.logsumexp(log_g) - jnp.log(num)
     seen = ~jnp.isnan(y)
     return Prediction(
-        mean=expected_observation(model, x, draws, inputs),
+        mean=model.expected_observation(x, draws, inputs),
         low=low,
         high=high,
         log_score=jnp.where(jnp.any(seen), log_score, jnp.nan),
@@ -54,18 +54,6 @@ def next_states(
     keys = jax.random.split(key, before.shape[0])
     moved = jax.vmap(lambda k, v: model.transition_sample(k, v, inputs))(keys, before)
     return jnp.where(t > 0, moved, jax.vmap(model.initial_sample)(keys))
-
-
-def expected_observation(
-    model: AbstractModel,
-    x: Float[Array, "n dx"],
-    draws: Float[Array, "n dy"],
-    inputs: Inputs,
-) -> Float[Array, "dy"]:
-    """E y: from the emission's location where the model has one (heavy tails), else from draws."""
-    if isinstance(model, AbstractGaussianModel):
-        return jnp.mean(jax.vmap(lambda v: model.emission_mean(v, inputs))(x), 0)
-    return jnp.mean(draws, 0)
 
 
 def deviation(prediction: Prediction, level: float) -> Float[Array, "dy"]:

@@ -23,8 +23,9 @@ from rmcvi.core.observation import Observation
 from rmcvi.families import PerStepFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_control
+from rmcvi.recursion.cloud import Cloud, Value, empty_cloud
 from rmcvi.recursion.forward import Tangents, forward_gradients
-from rmcvi.recursion.value import Cloud, Estimator, Value, empty_cloud, propagate
+from rmcvi.recursion.value import Estimator, propagate
 from rmcvi.recursion.windowed import backward_score
 
 

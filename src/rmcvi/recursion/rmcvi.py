@@ -21,20 +21,19 @@ from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel, check_densities
 from rmcvi.recursion.adjoint import Window
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_block, check_control
-from rmcvi.recursion.forward import Tangents, check_tangents, forward_gradients
-from rmcvi.recursion.functional import AdditiveFunctional, FunctionalState
-from rmcvi.recursion.history import History, replay
-from rmcvi.recursion.value import (
+from rmcvi.recursion.cloud import (
     Cloud,
-    Estimator,
     Slot,
     Value,
     empty_cloud,
     is_sound,
-    propagate,
     stand_still,
     standing_slot,
 )
+from rmcvi.recursion.forward import Tangents, check_tangents, forward_gradients
+from rmcvi.recursion.functional import AdditiveFunctional, FunctionalState
+from rmcvi.recursion.history import History, replay
+from rmcvi.recursion.value import Estimator, propagate
 from rmcvi.recursion.weights import DenseWeights
 from rmcvi.recursion.windowed import Replayed, WindowSettings, windowed_gradients
 

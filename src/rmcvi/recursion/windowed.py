@@ -21,8 +21,8 @@ from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion.adjoint import Adjoint, Window, sweep
 from rmcvi.recursion.blocks import summed_gradient
+from rmcvi.recursion.cloud import Cloud, Slot, Value
 from rmcvi.recursion.history import History
-from rmcvi.recursion.value import Cloud, Slot, Value
 
 
 class Replayed(eqx.Module):

@@ -39,6 +39,21 @@ class Tilts(eqx.Module):
 class AbstractBackward(eqx.Module):
     """How backward expectations are taken."""
 
+    @property
+    def every_weight(self) -> bool:
+        """Whether all weights are there as the kernels give them, with density and derivative."""
+        return False
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows of weights that are held at a time; None: all of them."""
+        return None
+
+    @property
+    def draws(self) -> int | None:
+        """Indices drawn for each particle; None: weights are used as they are."""
+        return None
+
     @abc.abstractmethod
     def weigh(
         self, key: Key[Array, ""], distribution: AbstractExponentialFamily, tilts: Tilts
@@ -70,6 +85,10 @@ class AbstractBackward(eqx.Module):
         del distribution, statistics
         return tree.zeros(eta), f
 
+    def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> AbstractWeights:
+        """All weights by what they are made of, with their effective number, if in blocks."""
+        raise NotImplementedError(f"{type(self).__name__} holds all rows at once")
+
     @abc.abstractmethod
     def identity(self, num: int, eta: PyTree) -> AbstractWeights:
         """Each particle comes from itself; `eta` is some natural parameter."""
@@ -88,13 +107,23 @@ class FullWeights(AbstractBackward):
         """`block` rows at a time (default: all of them)."""
         self.block = None if block is None else check_int("block", block)
 
+    @property
+    def every_weight(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """A block."""
+        return self.block
+
     def weigh(self, key, distribution, tilts):
         """A softmax over each row."""
         del key, distribution
         return DenseWeights(_softmax(tilts))
 
-    def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> BlockedWeights:
-        """The same weights by what they are made of."""
+    def compress(self, tilts, effective):
+        """The logs of their totals."""
         block = check_int("block", self.block)
 
         def log_total(x):
@@ -164,6 +193,11 @@ class SampledIndices(AbstractBackward):
         """`num` = M."""
         self.num = check_int("num", num)
 
+    @property
+    def draws(self) -> int:
+        """M."""
+        return self.num
+
     def weigh(self, key, distribution, tilts):
         """Invert each row's cumulative sum."""
         del distribution
@@ -191,6 +225,11 @@ class AcceptReject(AbstractBackward):
         """`num` = M; `max_tries` proposals per draw before the exact fallback."""
         self.num = check_int("num", num)
         self.max_tries = check_int("max_tries", max_tries)
+
+    @property
+    def draws(self) -> int:
+        """M."""
+        return self.num
 
     def weigh(self, key, distribution, tilts):
         """Rejection rounds for all draws at once, then the fallback if any is left."""
@@ -266,7 +305,7 @@ def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
 
 def check_control(backward: AbstractBackward, control: str) -> None:
     """Refuse a control variate that one index per particle cannot have."""
-    if getattr(backward, "num", 2) == 1 and control != "none":
+    if backward.draws == 1 and control != "none":
         raise ValueError(
             "backward: got one index per particle, expected at least 2, since a single draw "
             "leaves nothing to centre by (or set control='none')"
@@ -275,7 +314,7 @@ def check_control(backward: AbstractBackward, control: str) -> None:
 
 def check_block(backward: AbstractBackward, num: int, gradient: str, functional: object) -> None:
     """Refuse blocks of rows where they do not fit, or where all weights are needed at once."""
-    block = getattr(backward, "block", None)
+    block = backward.rows_at_once
     if block is None:
         return
     if num % block != 0:

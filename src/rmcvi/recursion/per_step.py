@@ -84,7 +84,7 @@ class PerStepRMCVI(AbstractRecursion):
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
         full = estimator == "reparametrised" or entropy == "empirical"
-        if full and not isinstance(self.backward, FullWeights):
+        if full and not self.backward.every_weight:
             raise ValueError(
                 f"backward: got {type(self.backward).__name__}, expected FullWeights when "
                 "estimator is 'reparametrised' or entropy is 'empirical' (drawn indices have no "

@@ -23,7 +23,7 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation
 from rmcvi.families import AbstractExponentialFamily, AbstractFamily
 from rmcvi.models import AbstractModel
-from rmcvi.recursion.backward import AbstractBackward, FullWeights, Tilts
+from rmcvi.recursion.backward import AbstractBackward, Tilts
 from rmcvi.recursion.blocked import in_blocks
 from rmcvi.recursion.cloud import Cloud, Slot, Value
 from rmcvi.recursion.weights import AbstractWeights
@@ -105,14 +105,14 @@ def _backward_means(
         return weights, weights.expect(f), entropies, coefficient
 
     backward = est.backward
-    if not isinstance(backward, FullWeights) or backward.block is None:
+    if backward.rows_at_once is None:
         return means(x)
 
     def rows(x):
         weights, *rest = means(x)
         return weights.ess(), rest
 
-    ess, rest = jax.lax.map(rows, in_blocks(x, backward.block))
+    ess, rest = jax.lax.map(rows, in_blocks(x, backward.rows_at_once))
     rest = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), rest)
     return backward.compress(kernels.tilts(x), jnp.mean(ess)), *rest
 

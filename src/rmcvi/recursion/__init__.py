@@ -1,9 +1,9 @@
 """The method: RMCVI and its parts."""
 
-from rmcvi.recursion.backward import AcceptReject as AcceptReject
 from rmcvi.recursion.backward import CalibratedWeights as CalibratedWeights
 from rmcvi.recursion.backward import FullWeights as FullWeights
-from rmcvi.recursion.backward import SampledIndices as SampledIndices
+from rmcvi.recursion.drawn import AcceptReject as AcceptReject
+from rmcvi.recursion.drawn import SampledIndices as SampledIndices
 from rmcvi.recursion.functional import AdditiveFunctional as AdditiveFunctional
 from rmcvi.recursion.ideal_finite import FiniteElbo as FiniteElbo
 from rmcvi.recursion.ideal_finite import FiniteFamily as FiniteFamily

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from rmcvi.core import tree
 from rmcvi.core.checks import check_int
 from rmcvi.recursion.backward import AbstractBackward, softmax
 from rmcvi.recursion.weights import DenseWeights, SampledWeights

@@ -12,6 +12,7 @@ from rmcvi.app.cli.fleet.group import FleetDirectory, fleet
 from rmcvi.app.cli.options import SameModel, a_level, one_of
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.progress import tell
 from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.app.sources import Schema
 from rmcvi.core.files import to_json
@@ -72,7 +73,7 @@ def inspect(
         return
     console = Console(highlight=False)
     for sentence in opened.sentences():
-        console.print(printable(sentence), markup=False)
+        tell(console, sentence)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ranked[0] if ranked else ():
         head = HEADS.get(name, name.replace("_", " "))

@@ -28,7 +28,7 @@ def doctor(
     source: Annotated[str, typer.Argument(help="As for `rmcvi learn`.")],
     columns: Annotated[
         list[str] | None,
-        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to look at (all)."),
+        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to look at (default: all)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> int:

@@ -42,10 +42,11 @@ def resume(
         bool, typer.Option("--continue", help="Standard input holds new rows only.")
     ] = False,
     follow: Annotated[
-        bool | None, typer.Option(help="Wait for more rows, or do not (as before).")
+        bool | None,
+        typer.Option(help="Wait for more rows at the end, or not (default: as before)."),
     ] = None,
     on_bad_row: Annotated[
-        str | None, typer.Option(help="error, skip or missing (as before).")
+        str | None, typer.Option(help="error, skip or missing (default: as before).")
     ] = None,
     limit: Annotated[
         int | None, typer.Option(help="Stop after this many rows, earlier ones included.", min=1)

@@ -44,7 +44,7 @@ class ServedOptions(LearnOptions):
     """As those of `learn`; a bad row is no reason to stop, and a model is said at each start."""
 
     model: Annotated[
-        str | None, typer.Option(help="As of `rmcvi learn`; my_module:make at each start.")
+        str | None, typer.Option(help="As for `rmcvi learn`; my_module:make at each start.")
     ] = None
     on_bad_row: OnBadRow = "skip"
 
@@ -72,7 +72,7 @@ class PageOptions:
     """Who may look."""
 
     host: Annotated[
-        str, typer.Option(help="Address to listen at; another than this machine's needs a token.")
+        str, typer.Option(help="Address to listen at; one that others can reach needs a token.")
     ] = "127.0.0.1"
     port: Annotated[int, typer.Option(help="Port of the page; 0 for any.", min=0, max=65_535)] = (
         8080

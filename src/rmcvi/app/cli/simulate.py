@@ -49,7 +49,9 @@ def simulate(
         typer.Option(help="COLUMN:START:LENGTH:KIND; freeze, zero, noise, drift, spikes or gone."),
     ] = None,
     states: Annotated[bool, typer.Option("--states", help="Add the hidden states.")] = False,
-    out: Annotated[Path | None, typer.Option(help="File to write (standard output).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write (default: standard output).")
+    ] = None,
     *,
     size: Size,
 ) -> None:

@@ -29,7 +29,7 @@ Rows = tuple[list[str], list[list[Any]]]
 def smooth(
     directory: RunDirectory,
     lag: Annotated[
-        int | None, typer.Option(help="Rows to look back (all that are kept).", min=0)
+        int | None, typer.Option(help="Rows to look back (default: all that are kept).", min=0)
     ] = None,
     whole: Annotated[
         bool, typer.Option("--all", help="Hidden states of all rows; reads the source again.")

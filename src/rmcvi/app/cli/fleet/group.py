@@ -56,15 +56,16 @@ class ShardOptions:
     """Where a fleet learns."""
 
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Parts that learn side by side (the cores there are).")
+        int | None,
+        typer.Option(min=1, help="Parts that learn side by side (default: one per core)."),
     ] = None
     address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster, such as auto; without it, processes here.")
+        str | None, typer.Option(help="Of a Ray cluster, such as auto (default: processes here).")
     ] = None
     resident: Annotated[
         int | None,
         typer.Option(
             min=2,
-            help="Streams that each shard has in memory; idle ones wait on disk (all in memory).",
+            help="Streams that each shard keeps in memory; idle ones wait on disk (default: all).",
         ),
     ] = None

@@ -39,7 +39,7 @@ class OutputOptions:
 @fleet.command(LEARN)
 @grouped
 def learn(
-    source: Annotated[str, typer.Argument(help="As of `rmcvi learn`; - needs --shards 1.")],
+    source: Annotated[str, typer.Argument(help="As for `rmcvi learn`; - needs --shards 1.")],
     *,
     key: Annotated[str, typer.Option(help="The column that tells the streams apart.")],
     out: Annotated[Path, typer.Option(help="Directory of the fleet.")],

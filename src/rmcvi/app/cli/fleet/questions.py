@@ -34,7 +34,8 @@ def forecast(
     key: Annotated[str, typer.Option(help="Whose rows to forecast.")],
     horizon: Annotated[int, typer.Option(help="Rows to forecast.", min=1)] = 24,
     level: Annotated[
-        float | None, typer.Option(help="Probability that a value is in its band (the fleet's).")
+        float | None,
+        typer.Option(help="Probability that a value is in its band (default: the fleet's)."),
     ] = None,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
     model: SameModel = None,

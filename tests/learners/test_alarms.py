@@ -31,7 +31,7 @@ def live(sensitivity: float = 1.0) -> rmcvi.Live:
         ("stuck", ("a: stuck",)),
         ("jump", ("a: jumped to",)),
         ("level", ("a: moved to a new level", "a: its level has changed", "a: jumped to")),
-        ("drift", ("a: drifts", "a: its level has changed")),
+        ("drift", ("a: has drifted", "a: its level has changed")),
         ("rhythm", ("a: its rhythm has changed",)),
     ],
 )
@@ -52,7 +52,7 @@ def test_each_kind_is_named(kind: str, words: tuple[str, ...]) -> None:
     told = live().learn_many(y)
     said = [s for row in told.alarms for s in row]
     assert said and said[0].startswith(words), said[:1]
-    assert "By chance" in said[0]
+    assert "Chance alone does this" in said[0]
     first = next(i for i, row in enumerate(told.alarms) if row)
     assert START <= first < START + (LENGTH - START if kind == "drift" else 60)
     assert not [s for s in said if s.startswith("b:")]

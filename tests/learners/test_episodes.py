@@ -12,7 +12,7 @@ from rmcvi.learners.episodes import Episodes, Verdicts
 from rmcvi.learners.monitors import APART, DRIFTING, MOVED, OUTLYING, RHYTHM, STUCK
 
 LENGTH, START = 160, 120
-SURE, AGE, CHANCE = 0.9, 1.0, " By chance: once in 90 000 rows."
+SURE, AGE, CHANCE = 0.9, 1.0, " Chance alone does this once in 90 000 rows."
 """A score, the age of what it rests on, and what is said of it: 10 000 a / (1 - a)."""
 
 
@@ -93,7 +93,7 @@ def test_drift_and_erratic_values_are_said_so() -> None:
     """A drift by its peers; values on both sides of the band are no level."""
     episodes = Episodes(["a", "b"])
     (drift,) = _step(episodes, [0.1, 0.1], [0, APART])
-    assert drift.startswith("b: drifts away from its peers since row 1;")
+    assert drift.startswith("b: has drifted since row 1 away from")
     episodes = Episodes(["a", "b"])
     said = _step(episodes, [9.0, 0.1], [OUTLYING, 0])
     for value in (-8.0, 7.0, -9.0):
@@ -135,7 +135,7 @@ def test_a_gap_is_no_frozen_logger() -> None:
     ("kind", "words"),
     [
         (MOVED, "a: its level has changed since row 6."),
-        (DRIFTING, "a: drifts since row 6: it keeps to one side of what is predicted."),
+        (DRIFTING, "a: has drifted since row 6; its values keep to one side of their predictions."),
         (RHYTHM, "a: its rhythm has changed since row 6."),
     ],
 )

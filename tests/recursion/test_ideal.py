@@ -10,14 +10,14 @@ import pytest
 
 from rmcvi.families import LinearGaussianFamily, RecurrentFamily
 from rmcvi.models import LinearGaussian
-from rmcvi.recursion.ideal_finite import (
+from rmcvi.recursion.ideal_linear import ideal_elbo
+from tests.reference import gaussian_joint
+from tests.reference.ideal_finite import (
     FiniteFamily,
     FiniteModel,
     batch_elbo,
     ideal_finite_elbo,
 )
-from rmcvi.recursion.ideal_linear import ideal_elbo
-from tests.reference import gaussian_joint
 from tests.reference.kalman import LinearSystem, kalman_filter
 
 LENGTH, STATES = 6, 3

@@ -18,7 +18,7 @@ from rmcvi.contract import Filtered
 from rmcvi.core.checks import check_int
 from rmcvi.core.gaussian import whiten
 from rmcvi.core.inputs import Inputs
-from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.models import AbstractModel
 
 BLOCK = 32  # rows of the exact fallback treated at once
 PRICE = 20  # a try costs as much as this many weights of the fallback (measured)
@@ -163,12 +163,13 @@ def draw_backward(
     """One index from the backward law of each point; accept-reject where m has a known bound."""
     cumulative = jnp.cumsum(jnp.exp(before.log_weight))
     num, last = x.shape[0], len(cumulative) - 1
-    if not isinstance(model, AbstractGaussianModel):
+    gaussian = model.gaussian
+    if gaussian is None:
         return _exact(
             key, model, before, x, inputs, jnp.zeros(num, jnp.int32), jnp.zeros(num, bool)
         )
-    scale = model.transition_scale(inputs)
-    mu = whiten(scale, jax.vmap(model.transition_mean, (0, None))(before.x, inputs))
+    scale = gaussian.transition_scale(inputs)
+    mu = whiten(scale, jax.vmap(gaussian.transition_mean, (0, None))(before.x, inputs))
     z = whiten(scale, x)
 
     def propose(loop):

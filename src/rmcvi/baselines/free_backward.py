@@ -15,7 +15,7 @@ from rmcvi.core.checks import check_instance, check_int
 from rmcvi.core.gaussian import log_density
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.positive import positive, unconstrained
-from rmcvi.families.kalman import KalmanModel, Moments, initial_moments, predict
+from rmcvi.families.kalman import Moments, initial_moments, predict
 from rmcvi.models import AbstractModel
 
 
@@ -50,8 +50,8 @@ class FreeBackward(eqx.Module):
         check_int("hidden", hidden)
         dx = model.dim_state
         self.mean, scale = jnp.zeros(dx), jnp.ones(dx)
-        if isinstance(model, KalmanModel):
-            start = initial_moments(model)
+        if model.gaussian is not None:
+            start = initial_moments(model.gaussian)
             self.mean, scale = start.mean, jnp.sqrt(jnp.diagonal(start.covariance))
         self.raw_scale = self.raw_back_scale = unconstrained(scale)
         self.net = eqx.nn.MLP(dx, dx, hidden, 1, jax.nn.relu, key=key)
@@ -79,10 +79,10 @@ class FreeBackward(eqx.Module):
 
     def predicted(self, model: AbstractModel, inputs: Inputs) -> "FreeBackward":
         """The start of the next step: linearised prediction of q_t if the model tells it."""
-        if not isinstance(model, KalmanModel):
+        if model.gaussian is None:
             return self
         now = Moments(self.mean, jnp.diag(self.scale**2), jnp.zeros(()))
-        later = predict(model, now, inputs)
+        later = predict(model.gaussian, now, inputs)
         scale = jnp.sqrt(jnp.diagonal(later.covariance))
         return eqx.tree_at(
             lambda f: (f.mean, f.raw_scale), self, (later.mean, unconstrained(scale))

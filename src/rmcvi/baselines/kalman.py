@@ -15,14 +15,13 @@ from rmcvi.core.checks import check_array
 from rmcvi.core.gaussian import covariance_of, solve_spd, symmetric
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.families.kalman import (
-    KalmanModel,
     Moments,
     check_kalman,
     condition,
     initial_moments,
     predict,
 )
-from rmcvi.models import LinearGaussian, Tilted
+from rmcvi.models import AbstractGaussianModel
 
 
 class Law(eqx.Module):
@@ -52,57 +51,56 @@ class KalmanSmoothed(eqx.Module):
     lag_one: Float[Array, "T dx dx"]
 
 
-def initial_law(model: KalmanModel) -> Law:
+def initial_law(model: AbstractGaussianModel) -> Law:
     """The law of x_0."""
-    if isinstance(model, Tilted):
-        return initial_law(model.base)
-    if isinstance(model, LinearGaussian):
-        variance = model.initial_scale() ** 2
-        return Law(model.initial_mean, variance if _is_diagonal(model) else jnp.diag(variance))
+    if model.diagonals(jnp.ones(())) is not None:
+        mean, scale = model.initial_moments()
+        return Law(mean, scale**2)
     moments = initial_moments(model)
     return Law(moments.mean, moments.covariance)
 
 
 def filter_step(
-    model: KalmanModel,
+    model: AbstractGaussianModel,
     law: Law,
     y: Float[Array, "dy"],
     inputs: Inputs,
     first: Bool[Array, ""],
 ) -> tuple[Law, Float[Array, ""]]:
     """The law of x_t from that of x_{t-1} (if `first`, of x_0), and log p(y_t | y_{0:t-1})."""
-    if isinstance(model, Tilted):
+    if model.untilted is not model:
         return _tilted_step(model, law, y, inputs, first)
-    if isinstance(model, LinearGaussian) and law.covariance.ndim == 1:
-        return _diagonal_step(model, law, y, inputs, first)
+    slopes = model.diagonals(inputs.dt)
+    if slopes is not None:
+        return _diagonal_step(model, slopes, law, y, inputs, first)
     prior = predict(model, Moments(law.mean, law.covariance, first.astype(y.dtype)), inputs)
     now, evidence = condition(model, prior, y, inputs)
     return Law(now.mean, now.covariance), evidence
 
 
 def kalman_filter(
-    model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
+    model: AbstractGaussianModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
 ) -> KalmanFiltered:
     """Filter a whole sequence, NaN = not observed."""
     return _filter(model, ys, _checked(model, ys, inputs))
 
 
 def kalman_smoother(
-    model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
+    model: AbstractGaussianModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
 ) -> KalmanSmoothed:
     """Rauch-Tung-Striebel, in Joseph form."""
     return _smooth(model, ys, _checked(model, ys, inputs))
 
 
 def log_evidence(
-    model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
+    model: AbstractGaussianModel, ys: Float[Array, "T dy"], inputs: Inputs | None = None
 ) -> Float[Array, ""]:
     """Log p(y_{0:T-1})."""
     return _evidence(model, ys, _checked(model, ys, inputs))
 
 
 def score(
-    model: KalmanModel,
+    model: AbstractGaussianModel,
     ys: Float[Array, "T dy"],
     inputs: Inputs | None = None,
     trainable: Trainable | None = None,
@@ -112,24 +110,20 @@ def score(
     return _score(theta, rest, ys, _checked(model, ys, inputs))
 
 
-def _is_diagonal(model: LinearGaussian) -> bool:
-    noises = model.raw_transition_noise, model.raw_emission_noise
-    return all(part.ndim == 1 for part in (model.transition, model.emission, *noises))
-
-
 def _diagonal_step(
-    model: LinearGaussian,
+    model: AbstractGaussianModel,
+    slopes: tuple[Float[Array, "dx"], Float[Array, "dx"]],
     law: Law,
     y: Float[Array, "dy"],
     inputs: Inputs,
     first: Bool[Array, ""],
 ) -> tuple[Law, Float[Array, ""]]:
-    """The same for independent coordinates."""
-    slope = 1.0 + inputs.dt * (model.transition - 1.0)
+    """The same for independent coordinates, given the slopes of x_t and of y_t."""
+    slope, emission = slopes
     moved = slope**2 * law.covariance + model.transition_scale(inputs) ** 2
     variance = jnp.where(first, law.covariance, moved)
     mean = jnp.where(first, law.mean, model.transition_mean(law.mean, inputs))
-    row = split_missing(y)[1] * model.emission / model.emission_scale(mean, inputs)
+    row = split_missing(y)[1] * emission / model.emission_scale(mean, inputs)
     growth = 1.0 + row**2 * variance
     log_g, score = jax.value_and_grad(model.observed_log_prob)(mean, y, inputs)
     variance = variance / growth
@@ -138,7 +132,7 @@ def _diagonal_step(
 
 
 def _tilted_step(
-    model: Tilted,
+    model: AbstractGaussianModel,
     law: Law,
     y: Float[Array, "dy"],
     inputs: Inputs,
@@ -149,8 +143,8 @@ def _tilted_step(
     With N(m, P) the law of (x_{t-1}, x_t) given y_t, and g, H derivatives of the tilt l at m, the
     evidence gains l(m) + tr(H P) / 2, the mean P g, the covariance P H P.
     """
-    now, evidence = filter_step(model.base, law, y, inputs, first)
-    mean, covariance = _joint(model.base, law, now, inputs)
+    now, evidence = filter_step(model.untilted, law, y, inputs, first)
+    mean, covariance = _joint(model, law, now, inputs)
     dim = model.dim_state
 
     def tilt(both):
@@ -166,7 +160,7 @@ def _tilted_step(
 
 
 def _joint(
-    model: KalmanModel, before: Law, now: Law, inputs: Inputs
+    model: AbstractGaussianModel, before: Law, now: Law, inputs: Inputs
 ) -> tuple[Float[Array, "dd"], Float[Array, "dd dd"]]:
     """Mean and covariance of (x_{t-1}, x_t) given y_{0:t}."""
     old, new = before.dense(), now.dense()
@@ -180,7 +174,9 @@ def _joint(
     return jnp.concatenate([mean, now.mean]), jnp.block([[smoothed, cross], [cross.T, new]])
 
 
-def _checked(model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None) -> Inputs:
+def _checked(
+    model: AbstractGaussianModel, ys: Float[Array, "T dy"], inputs: Inputs | None
+) -> Inputs:
     check_kalman("model", model)
     check_array("ys", ys, (None, model.dim_obs))
     if inputs is None:
@@ -191,7 +187,7 @@ def _checked(model: KalmanModel, ys: Float[Array, "T dy"], inputs: Inputs | None
 
 
 @eqx.filter_jit
-def _filter(model: KalmanModel, ys: Array, inputs: Inputs) -> KalmanFiltered:
+def _filter(model: AbstractGaussianModel, ys: Array, inputs: Inputs) -> KalmanFiltered:
     def step(law, now):
         law, evidence = filter_step(model, law, *now)
         return law, (law.mean, law.dense(), evidence)
@@ -202,7 +198,7 @@ def _filter(model: KalmanModel, ys: Array, inputs: Inputs) -> KalmanFiltered:
 
 
 @eqx.filter_jit
-def _evidence(model: KalmanModel, ys: Array, inputs: Inputs) -> Float[Array, ""]:
+def _evidence(model: AbstractGaussianModel, ys: Array, inputs: Inputs) -> Float[Array, ""]:
     steps = (ys, inputs, jnp.arange(len(ys)) == 0)
     return jnp.sum(
         jax.lax.scan(lambda law, now: filter_step(model, law, *now), initial_law(model), steps)[1]
@@ -215,7 +211,7 @@ def _score(theta: PyTree, rest: PyTree, ys: Array, inputs: Inputs) -> PyTree:
 
 
 @eqx.filter_jit
-def _smooth(model: KalmanModel, ys: Array, inputs: Inputs) -> KalmanSmoothed:
+def _smooth(model: AbstractGaussianModel, ys: Array, inputs: Inputs) -> KalmanSmoothed:
     filtered = _filter(model, ys, inputs)
 
     def step(later, now):

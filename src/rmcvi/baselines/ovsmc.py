@@ -112,6 +112,10 @@ class OVSMC(AbstractRecursion):
             Info.plain(evidence.value, increment, sound, ess),
         )
 
+    def variational(self, family):
+        """None: its family is a proposal."""
+        return None
+
     def filtered(self, state, model, family):
         """Weighted moments."""
         return state.cloud.moments()

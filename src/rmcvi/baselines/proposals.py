@@ -58,19 +58,19 @@ def propose(
         observed: y_t and its inputs.
     """
     y, inputs, first = observed.y, observed.inputs, observed.first
-    if proposal == "bootstrap" or not isinstance(model, AbstractGaussianModel):
+    if proposal == "bootstrap":
         x = jax.lax.cond(
             first,
             lambda: start(key, model, x_prev.shape[0]),
-            lambda: move(key, model, x_prev, inputs),
+            lambda: model.transition_draws(key, x_prev, inputs),
         )
         log_ratio = jnp.zeros(x.shape[0], x.dtype)
     else:
         noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
         x, log_ratio = jax.lax.cond(
             first,
-            lambda: guided_start(model, noise, y, inputs),
-            lambda: guided_move(model, x_prev, noise, y, inputs),
+            lambda: guided_start(model.gaussian, noise, y, inputs),
+            lambda: guided_move(model.gaussian, x_prev, noise, y, inputs),
         )
     return x, log_ratio + jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
 
@@ -78,18 +78,6 @@ def propose(
 def start(key: Key[Array, ""], model: AbstractModel, num: int) -> Float[Array, "{num} dx"]:
     """Draws of x_0."""
     return jax.vmap(model.initial_sample)(jax.random.split(key, num))
-
-
-def move(
-    key: Key[Array, ""], model: AbstractModel, x_prev: Float[Array, "n dx"], inputs: Inputs
-) -> Float[Array, "n dx"]:
-    """Draws of x_t given x_{t-1}; one key for all where noise is additive."""
-    if isinstance(model, AbstractGaussianModel):
-        noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
-        mean = jax.vmap(model.transition_mean, (0, None))(x_prev, inputs)
-        return mean + colour(model.transition_scale(inputs), noise)
-    keys = jax.random.split(key, x_prev.shape[0])
-    return jax.vmap(model.transition_sample, (0, 0, None))(keys, x_prev, inputs)
 
 
 def guided_move(

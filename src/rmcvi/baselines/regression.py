@@ -152,6 +152,10 @@ class FunctionRegression(AbstractRecursion):
         info = Info.plain(elbo, elbo - before, sound, jnp.asarray(float(self.num_points)))
         return Step(new, Gradients(unravel(score_mean), nothing), info)
 
+    def variational(self, family):
+        """None: its family is a fit to one row, anew at each."""
+        return None
+
     def filtered(self, state, model, family):
         """Moments of q_t."""
         q = self.current(state, family)

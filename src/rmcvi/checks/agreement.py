@@ -183,7 +183,7 @@ def account(model: Any, x_prev: Array, x: Array, inputs: Inputs, weight: Array) 
     table = jax.vmap(lambda x: jax.vmap(lambda v: plain(v, x))(before))(now)
     fast = call("model.pairwise_log_prob", model.pairwise_log_prob, before, now, step)
     total = jnp.sum(weight * table)
-    if not isinstance(model, AbstractGaussianModel):
+    if model.gaussian is None:
         return Account(fast, table, total)
 
     def at(x, inputs):

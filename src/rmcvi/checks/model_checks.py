@@ -10,7 +10,6 @@ from rmcvi.checks import agreement, angles, emission, missing, signature
 from rmcvi.checks.laws import DENSITY, LAWS, NUM_POINTS, SAMPLER, Seen, look, probes
 from rmcvi.checks.report import Report, Sheet
 from rmcvi.checks.tools import normal, paths
-from rmcvi.models import AbstractGaussianModel
 
 FINITE = "{}: finite at its own draws"
 AGREE = "{}: sampler and density agree"
@@ -125,7 +124,7 @@ def _check_transforms(sheet: Sheet, model: Any, law: str, seen: dict[str, Seen])
 
 
 def _check_fast_paths(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int) -> None:
-    gaussian = isinstance(model, AbstractGaussianModel)
+    gaussian = model.gaussian is not None
     names = ["transition_log_prob", "pairwise_log_prob"]
     if gaussian:
         names += ["transition_mean", "transition_scale", "transition_jacobian", "moment_log_prob"]
@@ -149,7 +148,7 @@ def _check_fast_paths(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int
 
 def _check_emission(sheet: Sheet, model: Any, seen: dict[str, Seen]) -> None:
     """What families that imitate a Kalman step believe."""
-    if not isinstance(model, AbstractGaussianModel):
+    if model.gaussian is None:
         return
     names = ["emission_mean", "emission_scale", "emission_information"]
     needs = [*(f"shape of {name}" for name in names), FINITE.format("emission")]
@@ -179,7 +178,7 @@ def _check_angles(sheet: Sheet, model: Any, seen: dict[str, Seen], seed: int) ->
     start, far, ways = seen["initial"], "emission: draws far out", "emission: ways between states"
     turned: Any = sheet.compute(far, lambda: angles.turned(model, start, seed))
     sheet.check("angles are wrapped", lambda: angles.sampler_wraps_alone(turned), [far])
-    if isinstance(model, AbstractGaussianModel):
+    if model.gaussian is not None:
         found: Any = sheet.compute(
             ways, lambda: angles.jumps(model, start, seed), ["shape of emission_mean"]
         )

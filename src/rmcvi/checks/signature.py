@@ -17,7 +17,7 @@ from rmcvi.checks.laws import DENSITY, LAWS, SAMPLER, Seen, log_density, probe, 
 from rmcvi.checks.report import HINT, call
 from rmcvi.checks.tools import close, default_dtype, paths, quick_jit, shown
 from rmcvi.core.inputs import Inputs
-from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.models import AbstractModel
 
 Arguments = tuple[Any, ...]
 Shape = tuple[int | None, ...]
@@ -54,7 +54,7 @@ def methods(model: Any) -> dict[str, tuple[Arguments, list[Shape]]]:
         "observed_log_prob": ((x, y, inputs), [()]),
         "pairwise_log_prob": ((*pairs, inputs), [(2, 3)]),
     }
-    if isinstance(model, AbstractGaussianModel):
+    if model.gaussian is not None:
         moments = (jnp.zeros(2), jnp.zeros(3), pairs[0])
         table |= {
             "transition_mean": ((x, inputs), [dx]),

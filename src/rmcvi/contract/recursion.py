@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.pareto import TRUSTED, pareto_k
 from rmcvi.core.results import Result
+from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel
 
 MUCH = 0.25
@@ -177,6 +178,10 @@ class AbstractRecursion(eqx.Module):
         self, state: PyTree, model: AbstractModel, family: Any, key: Key[Array, ""], num: int
     ) -> Float[Array, "{num} dx"]:
         """Draws of x_t given what was taken in."""
+
+    def variational(self, family: Any) -> AbstractFamily | None:
+        """The family if it advances and draws backwards on its own, None if it does not."""
+        return family
 
     def history(self, state: PyTree) -> PyTree | None:
         """The last rows, for backward sampling; None if the recursion keeps none."""

@@ -258,9 +258,12 @@ class Episodes:
 FAR_OUT = "far outside its band"
 WORDS = {
     MOVED: ("level", "its level has changed since row {}"),
-    DRIFTING: ("drift", "drifts since row {}: it keeps to one side of what is predicted"),
+    DRIFTING: (
+        "drift",
+        "has drifted since row {}; its values keep to one side of their predictions",
+    ),
     RHYTHM: ("rhythm", "its rhythm has changed since row {}"),
-    APART: ("drift", "drifts away from its peers since row {}; they used to explain it"),
+    APART: ("drift", "has drifted since row {} away from the columns that used to explain it"),
 }
 """Alarms that begin slowly, in words, with the row since when."""
 
@@ -269,7 +272,7 @@ def _sure(anomaly: float) -> str:
     """How often chance does the like, to one digit: a score a is met 10 000 (1 - a) / a times."""
     rows = ROWS * anomaly / max(1.0 - anomaly, 1e-12)
     often = "less than once in a billion" if rows > 1e9 else f"once in {float(f'{rows:.1g}'):,.0f}"
-    return f" By chance: {often.replace(',', ' ')} rows."
+    return f" Chance alone does this {often.replace(',', ' ')} rows."
 
 
 def _settled(name: str, now: Episode) -> tuple[str, str]:

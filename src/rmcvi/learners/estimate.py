@@ -11,6 +11,11 @@ def _none() -> np.ndarray:
     return np.zeros(0)
 
 
+def by_name(values: np.ndarray, names: Sequence[str]) -> Any:
+    """A dict of numbers, or without names the values as they are."""
+    return dict(zip(names, values.tolist(), strict=True)) if len(names) else values
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What one row brought, in the units of the data; dicts if the row was one."""
@@ -69,16 +74,13 @@ class Estimates:
     def __getitem__(self, row: int) -> Estimate:
         """What one row brought."""
         columns = (self.mean, self.low, self.high, self.failure, self.anomaly, self.filled)
-        mean, low, high, failure, anomaly, filled = (self._shape(v[row]) for v in columns)
+        mean, low, high, failure, anomaly, filled = (by_name(v[row], self.names) for v in columns)
         return Estimate(
             *(mean, low, high, float(self.log_score[row])),
             *(failure, anomaly, self.alarms[row], filled),
             *(self.state_mean[row], self.state_std[row]),
             *(float(self.elbo[row]), float(self.ess[row]), int(self.recoveries[row])),
         )
-
-    def _shape(self, values: np.ndarray) -> Any:
-        return dict(zip(self.names, values.tolist(), strict=True)) if self.names else values
 
     @classmethod
     def joined(cls, parts: "Sequence[Estimates]") -> "Estimates":

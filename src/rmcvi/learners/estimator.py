@@ -16,18 +16,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from rmcvi.contract import (
-    AbstractRecursion,
-    Diagnostics,
-    Prediction,
-    Trainable,
-)
+from rmcvi.contract import AbstractRecursion, Diagnostics, Trainable
 from rmcvi.core.checks import check_instance, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs
-from rmcvi.families import AbstractFamily
 from rmcvi.learners.best import Best
 from rmcvi.learners.learning import learn
-from rmcvi.learners.predict import predict, screen
+from rmcvi.learners.predict import foresee
 from rmcvi.learners.questions import AbstractStateSpaceLearner
 from rmcvi.learners.records import LearnerInfo, LearnerState
 from rmcvi.learners.trial import Trial, obey
@@ -38,7 +32,6 @@ from rmcvi.monitors.health import Health
 from rmcvi.optim import Ascent, Averaging, GradientGuard, OnlineEM, fisher
 from rmcvi.recursion.history import History
 
-SCREEN_FROM = 50  # observations before absurd ones are pulled in: a cold start is absurd itself
 KEPT = 9
 """Rows kept for a recursion that keeps none: `recent` looks back 8, as with the default window."""
 
@@ -123,7 +116,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         check_instance("recursion", recursion, AbstractRecursion)
         cutter = GradientGuard() if guard is True else guard or None
         by_fisher = model_optimiser is None
-        averaging = _averaging(by_fisher, average, average_from, answer_averaged)
+        averaging = Averaging.asked_for(by_fisher, average, average_from, answer_averaged)
         self.model = model
         self.family = family
         self.recursion = recursion
@@ -146,16 +139,9 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         self.screen_width = screen_width and check_real("screen_width", screen_width, 1.0)
         self.dim_obs, self.dim_input = model.dim_obs, model.dim_input
         watched = self.draws > 0
-        self.watch = Watch(
-            health=Health() if health is True else health or None,
-            drift=(DriftDetector() if drift is True else drift or None) if watched else None,
-            sensors=(SensorMonitor() if sensors is True else sensors or None) if watched else None,
-            mask_failed=bool(mask_failed),
-        )
-        compared = watched and self.watch.damps and isinstance(family, AbstractFamily)
+        self.watch = Watch.of(health, drift and watched, sensors and watched, bool(mask_failed))
+        compared = watched and self.watch.damps and recursion.variational(family) is not None
         self.trial = Trial() if trial and compared else None
-        if mask_failed and self.watch.sensors is None:
-            raise ValueError("mask_failed: got True, expected False without sensors and draws")
 
     def init(self, key: Key[Array, ""]) -> LearnerState:
         """The state before the first observation."""
@@ -276,7 +262,7 @@ class OnlineEstimator(AbstractStateSpaceLearner):
         """The pure step behind `update` and `scan`: predict, score, learn."""
         k_learn, k_predict = jax.random.split(jax.random.fold_in(state.key, state.t))
         finite = jnp.where(jnp.isfinite(y), y, jnp.nan)
-        prediction, screened, before = self._predict(state, finite, inputs, k_predict)
+        prediction, screened, before = foresee(self, state, finite, inputs, k_predict)
         watch, suspicion = self.watch.suspect(state.watch, finite, prediction, self.level)
         used = jnp.where(suspicion.masked, jnp.nan, screened)
         new, info, sound = learn(self, state, used, inputs, k_learn)
@@ -305,32 +291,3 @@ class OnlineEstimator(AbstractStateSpaceLearner):
             cuts=self.model_ascent.cuts(new.theta_ascent) + self.family_ascent.cuts(new.phi_ascent),
             skipped=new.skipped,
         )
-
-    def _predict(
-        self, state: LearnerState, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
-    ) -> tuple[Prediction | None, Float[Array, "dy"], Float[Array, "draws dx"]]:
-        """The prediction, the observation pulled in, and the draws of x_{t-1} behind both."""
-        if self.draws == 0:
-            return None, y, jnp.zeros((0, self.dim_state))
-        k1, k2 = jax.random.split(key)
-        before = self.draw(state, k1, self.draws)
-        prediction = predict(self.model_at(state), before, state.t, y, inputs, k2, self.level)
-        if self.screen_width is not None:
-            y = screen(y, prediction, self.screen_width, state.t >= SCREEN_FROM)
-        return prediction, y, before
-
-
-def _averaging(
-    by_default: bool, power: float | None, start: int | None, answers: bool | None
-) -> Averaging | None:
-    """None unless something of it is set; `by_default`, with weights that grow."""
-    if power is None and start is None and not by_default:
-        if answers:
-            raise ValueError("answer_averaged: got True, expected False without average")
-        return None
-    plain = 1.0 if start is None else 0.0
-    return Averaging(
-        0 if start is None else start,
-        plain if power is None else float(power),
-        by_default if answers is None else bool(answers),
-    )

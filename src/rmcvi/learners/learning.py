@@ -10,7 +10,6 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from rmcvi.contract import Info, Result
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
-from rmcvi.families import AbstractFamily
 from rmcvi.learners.records import LearnerState
 
 
@@ -72,6 +71,5 @@ def learn(
 
 
 def _project(learner: Any, phi: PyTree) -> PyTree:
-    if not isinstance(learner.family, AbstractFamily):
-        return phi
-    return eqx.filter(eqx.combine(phi, learner.family).project(), learner.trainable.family)
+    family = learner.recursion.variational(eqx.combine(phi, learner.family))
+    return phi if family is None else eqx.filter(family.project(), learner.trainable.family)

@@ -25,7 +25,7 @@ from rmcvi.learners.checkpoint import load, peek, save
 from rmcvi.learners.chunk import CAPACITY, Program, Watch
 from rmcvi.learners.default import default_learner
 from rmcvi.learners.episodes import Episodes
-from rmcvi.learners.estimate import Estimate, Estimates, LiveForecast
+from rmcvi.learners.estimate import Estimate, Estimates, LiveForecast, by_name
 from rmcvi.learners.parameters import named
 from rmcvi.learners.passage import Passage
 from rmcvi.learners.units import Scaling, Standardiser, Units
@@ -82,13 +82,12 @@ class Live:
         if standardiser is None:
             standardiser = self.learner.units == "standard"
         self.standardiser = Standardiser() if isinstance(standardiser, bool) else standardiser
-        self.scaling = self.standardiser.init(dims[0])
         self._raw = standardiser is False
-        if self._raw:
-            nothing, one = np.zeros(dims[0]), np.ones(dims[0])
-            self.scaling = dataclasses.replace(self.scaling, mean=nothing, scale=one, frozen=True)
+        unknown = self.standardiser.init(dims[0])
+        self.scaling = unknown.as_it_comes() if self._raw else unknown
         self.remedy = remedy
-        self._as_dict = False
+        self._names: Sequence[str] = ()
+        """Of the columns, if the last row was a dict, as answers are then, too."""
         self._last = np.full(dims[0], np.nan)
         self.sensitivity = check_real("sensitivity", sensitivity, 0.0)
         self._episodes = Episodes(self.columns, None, self.sensitivity)
@@ -128,7 +127,7 @@ class Live:
         known = vector("u", u, self.inputs, None)[None]
         length = np.array([step_length(dt)])
         with self._alone():
-            self._as_dict = isinstance(y, Mapping)
+            self._names = self.columns if isinstance(y, Mapping) else ()
             return self._learn(row, known, length)[0]
 
     def learn_many(
@@ -154,7 +153,7 @@ class Live:
                 raise ValueError(f"{name}: got {len(given)} rows, expected {len(values)}")
         steps = np.array([step_length(v) for v in lengths])
         with self._alone():
-            self._as_dict = isinstance(rows[-1], Mapping)
+            self._names = self.columns if isinstance(rows[-1], Mapping) else ()
             return self._learn(values, known, steps)
 
     def _learn(self, rows: np.ndarray, known: np.ndarray, dt: np.ndarray) -> Estimates:
@@ -180,7 +179,7 @@ class Live:
             self._start_afresh(int(results.recoveries[-1]))
         elif Alarm.WINDOW_SHORT in flags & stop:
             self.learner, self.state = self.learner.lengthen(self._program.state)
-        return passage.estimates(results, self._episodes, self.columns if self._as_dict else ())
+        return passage.estimates(results, self._episodes, self._names)
 
     def _start_afresh(self, recoveries: int) -> None:
         """A learner that cannot be saved forgets everything but how often it was saved."""
@@ -223,7 +222,7 @@ class Live:
             band = self.learner.forecast(state, horizon, known, lengths, level=level)
             parts = jax.device_get((band.mean, band.low, band.high))
         raw = (self.scaling.inverse_ahead(v) for v in parts)
-        return LiveForecast(*([self._shape(row) for row in part] for part in raw))
+        return LiveForecast(*([by_name(row, self._names) for row in part] for part in raw))
 
     def save(self, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
         """Write everything to one file, all of it or nothing; `extra` may hold any JSON."""
@@ -290,12 +289,6 @@ class Live:
         raise TypeError(
             "Live: cannot be pickled; write it with save(path), read it with load(path)"
         )
-
-    def _shape(self, values: Any) -> Any:
-        array = np.asarray(values, float)
-        if not self._as_dict:
-            return array
-        return dict(zip(self.columns, map(float, array), strict=True))
 
 
 def _difference(name: str, file: Any, here: Any) -> str:

@@ -4,6 +4,7 @@ Draws of x_{t-1} are pushed through the model.
 """
 
 from statistics import NormalDist
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,11 @@ from jaxtyping import Array, Float, Int, Key
 
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.prediction import Prediction, central_interval
-from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.models import AbstractModel
 from rmcvi.monitors import tail_p_value
+
+SCREEN_FROM = 50
+"""Rows before absurd values are pulled in: a cold start is absurd itself."""
 
 
 def predict(
@@ -35,12 +39,26 @@ def predict(
     log_score = jax.nn.logsumexp(log_g) - jnp.log(num)
     seen = ~jnp.isnan(y)
     return Prediction(
-        mean=expected_observation(model, x, draws, inputs),
+        mean=model.expected_observation(x, draws, inputs),
         low=low,
         high=high,
         log_score=jnp.where(jnp.any(seen), log_score, jnp.nan),
         p_value=tail_p_value(y, ordered),
     )
+
+
+def foresee(
+    learner: Any, state: Any, y: Float[Array, "dy"], inputs: Inputs, key: Key[Array, ""]
+) -> tuple[Prediction | None, Float[Array, "dy"], Float[Array, "draws dx"]]:
+    """A learner's prediction, y pulled towards it, and the draws of x_{t-1} behind both."""
+    if learner.draws == 0:
+        return None, y, jnp.zeros((0, learner.dim_state))
+    k1, k2 = jax.random.split(key)
+    before, model = learner.draw(state, k1, learner.draws), learner.model_at(state)
+    prediction = predict(model, before, state.t, y, inputs, k2, learner.level)
+    if learner.screen_width is not None:
+        y = screen(y, prediction, learner.screen_width, state.t >= SCREEN_FROM)
+    return prediction, y, before
 
 
 def next_states(
@@ -54,18 +72,6 @@ def next_states(
     keys = jax.random.split(key, before.shape[0])
     moved = jax.vmap(lambda k, v: model.transition_sample(k, v, inputs))(keys, before)
     return jnp.where(t > 0, moved, jax.vmap(model.initial_sample)(keys))
-
-
-def expected_observation(
-    model: AbstractModel,
-    x: Float[Array, "n dx"],
-    draws: Float[Array, "n dy"],
-    inputs: Inputs,
-) -> Float[Array, "dy"]:
-    """E y: from the emission's location where the model has one (heavy tails), else from draws."""
-    if isinstance(model, AbstractGaussianModel):
-        return jnp.mean(jax.vmap(lambda v: model.emission_mean(v, inputs))(x), 0)
-    return jnp.mean(draws, 0)
 
 
 def deviation(prediction: Prediction, level: float) -> Float[Array, "dy"]:

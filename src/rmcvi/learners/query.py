@@ -15,8 +15,7 @@ from rmcvi.contract import AbstractRecursion, Band, Smoothed
 from rmcvi.core.checks import check_array, check_int, check_key, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.prediction import Prediction, central_interval
-from rmcvi.families import AbstractFamily
-from rmcvi.learners.predict import expected_observation, predict
+from rmcvi.learners.predict import predict
 from rmcvi.learners.smooth import backward_simulation, backward_trajectories
 from rmcvi.models import AbstractModel
 
@@ -85,8 +84,9 @@ def smooth_sequence(
     check_array("ys", ys, (None, learner.model.dim_obs))
     check_int("num", num)
     inputs = Inputs.sequence(len(ys), u, dt, learner.model.dim_input)
-    model, family = learner.model_at(state), learner.family_at(state)
-    if not isinstance(family, AbstractFamily):
+    model = learner.model_at(state)
+    family = learner.recursion.variational(learner.family_at(state))
+    if family is None:
         got = type(learner.recursion).__name__
         raise ValueError(f"smooth_sequence: got {got}, expected a recursion with a family")
     return _smooth_sequence(learner.recursion, model, family, ys, inputs, key_or_default(key), num)
@@ -134,7 +134,7 @@ def _simulate(
             jax.random.split(k1, num), x
         )
         draws = model.emission_draws(k2, moved, inputs)
-        mean = expected_observation(model, moved, draws, inputs)
+        mean = model.expected_observation(moved, draws, inputs)
         return moved, (mean, *central_interval(jnp.sort(draws, 0), level), moved, draws)
 
     keys = jax.random.split(k_move, inputs.dt.shape[0])
@@ -184,6 +184,6 @@ def _filled(
 ) -> Band:
     """What was seen of y as it is, the rest from draws of its state."""
     draws = model.emission_draws(key, x, inputs)
-    mean = expected_observation(model, x, draws, inputs)
+    mean = model.expected_observation(x, draws, inputs)
     band = Band(mean, *central_interval(jnp.sort(draws, 0), level))
     return jax.tree.map(lambda v: jnp.where(jnp.isnan(y), v, y), band)

@@ -26,7 +26,7 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.families import LinearGaussianFamily, RecurrentFamily
 from rmcvi.learners.estimator import OnlineEstimator
 from rmcvi.learners.loops import scan
-from rmcvi.models import AbstractGaussianModel, AbstractModel, simulate
+from rmcvi.models import AbstractModel, simulate
 from rmcvi.recursion import RMCVI, CalibratedWeights, NaturalRMCVI
 
 FLOOR = 5000
@@ -100,7 +100,7 @@ def candidates(model: AbstractModel, particles: int) -> list[Candidate]:
     """Those that can run on a model, in the order of preference."""
     cloud = ParticleRecursion(MIXED, gradient=True, backward=AllPairs())
     last = Candidate(f"particle recursion, N = {MIXED}", cloud, None, gaussian=False)
-    if not isinstance(model, AbstractGaussianModel):
+    if model.gaussian is None:
         return [last]
     full, diagonal = LinearGaussianFamily(), LinearGaussianFamily(diagonal=True)
     tied = RMCVI(particles, window=8, bptt=2, backward=CalibratedWeights())
@@ -150,7 +150,7 @@ def suggest(
         if enough and not every:
             break
     chosen, why = choose(tried, floor)
-    if not isinstance(model, AbstractGaussianModel):
+    if model.gaussian is None:
         key = jax.random.key(seed)
         family = RecurrentFamily(model.dim_state, model.dim_obs, key=key, dim_input=model.dim_input)
         chosen = Candidate(f"RMCVI, RecurrentFamily, N = {particles}", RMCVI(particles), family)

@@ -43,6 +43,24 @@ class Watch(eqx.Module):
     sensors: SensorMonitor | None
     mask_failed: bool = eqx.field(static=True)
 
+    @classmethod
+    def of(
+        cls,
+        health: Health | bool,
+        drift: DriftDetector | bool,
+        sensors: SensorMonitor | bool,
+        mask_failed: bool,
+    ) -> "Watch":
+        """Monitors, True for their defaults and False for none."""
+        if mask_failed and not sensors:
+            raise ValueError("mask_failed: got True, expected False without sensors and draws")
+        return cls(
+            health=Health() if health is True else health or None,
+            drift=DriftDetector() if drift is True else drift or None,
+            sensors=SensorMonitor() if sensors is True else sensors or None,
+            mask_failed=mask_failed,
+        )
+
     @property
     def damps(self) -> bool:
         """Whether an unstable learner takes shorter steps, or goes back to its best time."""

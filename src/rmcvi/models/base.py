@@ -1,6 +1,7 @@
 """A state-space model p_theta, written for one point: p(x_0) prod m(x_{t-1}, x_t) g(x_t, y_t)."""
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,6 +30,11 @@ class AbstractModel(eqx.Module):
     def fill_value(self) -> float:
         """A value that y can take: densities see it, with weight zero, where y is missing."""
         return 0.0
+
+    @property
+    def gaussian(self) -> Any:
+        """The model itself if it is an `AbstractGaussianModel`, or None."""
+        return None
 
     @property
     def untilted(self) -> "AbstractModel":
@@ -72,12 +78,25 @@ class AbstractModel(eqx.Module):
     ) -> Float[Array, "dy"]:
         """Draw y_t given x_t."""
 
+    def transition_draws(
+        self, key: Key[Array, ""], x_prev: Float[Array, "n dx"], inputs: Inputs
+    ) -> Float[Array, "n dx"]:
+        """One x_t for each x_{t-1}."""
+        keys = jax.random.split(key, x_prev.shape[0])
+        return jax.vmap(self.transition_sample, (0, 0, None))(keys, x_prev, inputs)
+
     def emission_draws(
         self, key: Key[Array, ""], xs: Float[Array, "n dx"], inputs: Inputs
     ) -> Float[Array, "n dy"]:
         """One y_t for each x_t; override if many are cheaper together."""
         keys = jax.random.split(key, xs.shape[0])
         return jax.vmap(lambda k, x: self.emission_sample(k, x, inputs))(keys, xs)
+
+    def expected_observation(
+        self, xs: Float[Array, "n dx"], draws: Float[Array, "n dy"], inputs: Inputs
+    ) -> Float[Array, "dy"]:
+        """E y over draws of x_t, given one draw of y_t for each of them."""
+        return jnp.mean(draws, 0)
 
     def observed_log_prob(
         self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs

@@ -33,6 +33,16 @@ class AbstractGaussianModel(AbstractModel):
     y_t override `emission_log_prob` and `emission_sample`, and keep mean and scale true to it.
     """
 
+    @property
+    def gaussian(self) -> "AbstractGaussianModel":
+        """The model itself."""
+        return self
+
+    @property
+    def untilted(self) -> "AbstractGaussianModel":
+        """The same model without the tilts of `Tilted`."""
+        return self
+
     @abc.abstractmethod
     def transition_mean(self, x_prev: Float[Array, "dx"], inputs: Inputs) -> Float[Array, "dx"]:
         """`f(x_{t-1})`."""
@@ -88,6 +98,14 @@ class AbstractGaussianModel(AbstractModel):
         """Derivative of `transition_mean`."""
         return jax.jacfwd(self.transition_mean)(x_prev, inputs)
 
+    def diagonals(
+        self, dt: Float[Array, ""]
+    ) -> tuple[Float[Array, "dx"], Float[Array, "dx"]] | None:
+        """Slopes of x_t in x_{t-1} and of y_t in x_t, if all are linear and no coordinate of x or y
+        depends on another; None otherwise. Filters are then cheap.
+        """
+        return None
+
     def linear_transition(self) -> LinearPart | None:
         """The transition as a regression of x_t, if parameters enter it linearly."""
         return None
@@ -108,6 +126,28 @@ class AbstractGaussianModel(AbstractModel):
         scale = self.transition_scale(inputs)
         moved = scale * noise if scale.ndim == 1 else scale @ noise
         return self.transition_mean(x_prev, inputs) + moved
+
+    def transition_draws(self, key, x_prev, inputs):
+        """One key for all, since the noise is additive."""
+        noise = jax.random.normal(key, x_prev.shape, x_prev.dtype)
+        mean = jax.vmap(self.transition_mean, (0, None))(x_prev, inputs)
+        return mean + colour(self.transition_scale(inputs), noise)
+
+    def expected_observation(self, xs, draws, inputs):
+        """From the emission's mean: draws may have heavy tails."""
+        return jnp.mean(jax.vmap(lambda x: self.emission_mean(x, inputs))(xs), 0)
+
+    def transition_tilt(
+        self, x_prev: Float[Array, "dx"], x: Float[Array, "dx"], inputs: Inputs
+    ) -> Float[Array, ""]:
+        """What `Tilted` adds to `log m`; nothing elsewhere."""
+        return jnp.zeros(())
+
+    def emission_tilt(
+        self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
+    ) -> Float[Array, ""]:
+        """What `Tilted` adds to `log g`; nothing elsewhere."""
+        return jnp.zeros(())
 
     def pairwise_log_prob(self, x_prev, x, inputs):
         """All pairs by one matrix product, centred so that float32 does not cancel."""

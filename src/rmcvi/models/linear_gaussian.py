@@ -130,6 +130,17 @@ class LinearGaussian(AbstractGaussianModel):
         """Standard deviations of x_0."""
         return positive(self.raw_initial_noise)
 
+    def initial_moments(self):
+        """Mean of x_0 and its standard deviations."""
+        return self.initial_mean, self.initial_scale()
+
+    def diagonals(self, dt):
+        """Of F over a step of length dt, and of G."""
+        noises = self.raw_transition_noise, self.raw_emission_noise
+        if any(part.ndim > 1 for part in (self.transition, self.emission, *noises)):
+            return None
+        return 1.0 + dt * (self.transition - 1.0), self.emission
+
     def transition_mean(self, x_prev, inputs):
         """`x + dt (F x + B u - x)`."""
         drift = _apply(self.transition, x_prev) + self.state_input @ inputs.u - x_prev

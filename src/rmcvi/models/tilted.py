@@ -50,9 +50,7 @@ class Tilted(AbstractGaussianModel):
         """The base: with tilts of zero its values are the same."""
         return self.base
 
-    def transition_tilt(
-        self, x_prev: Float[Array, "dx"], x: Float[Array, "dx"], inputs: Inputs
-    ) -> Float[Array, ""]:
+    def transition_tilt(self, x_prev, x, inputs):
         """The tilt of one pair."""
         part = self.base.linear_transition()
         if part is None or self.transition is None:
@@ -60,9 +58,7 @@ class Tilted(AbstractGaussianModel):
         v = part.pairs(x_prev, x, inputs) / jnp.sqrt(inputs.dt)
         return jnp.sum(self.transition.tilt(v))
 
-    def emission_tilt(
-        self, x: Float[Array, "dx"], y: Float[Array, "dy"], inputs: Inputs
-    ) -> Float[Array, ""]:
+    def emission_tilt(self, x, y, inputs):
         """The tilt of what is seen of y; a block that is not seen as a whole has none."""
         part = self.base.linear_emission()
         if part is None or self.emission is None:
@@ -97,6 +93,14 @@ class Tilted(AbstractGaussianModel):
             return log_m
         column, row, slope, _ = _terms(part, self.transition, x_prev, x, inputs)
         return log_m + row_weight @ row + column_weight @ column + jnp.sum(cross * slope)
+
+    def initial_moments(self):
+        """Those of the base."""
+        return self.base.initial_moments()
+
+    def diagonals(self, dt):
+        """Those of the base."""
+        return self.base.diagonals(dt)
 
     def initial_log_prob(self, x):
         """That of the base."""

@@ -9,7 +9,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 
 def interval_coverage(
@@ -26,38 +26,10 @@ def interval_coverage(
     return jnp.nanmean(jnp.where(jnp.isnan(y), jnp.nan, inside), axis)
 
 
-def pit(
-    y: Float[Array, "*shape"], samples: Float[Array, "n *shape"], key: Key[Array, ""] | None = None
-) -> Float[Array, "*shape"]:
-    """Probability integral transform of y among samples: the rank of y, scaled into (0, 1).
-
-    Args:
-        y: observations, NaN = not observed (NaN is returned).
-        samples: draws from the prediction of y.
-        key: randomises the rank, exactly uniform for a calibrated prediction; None takes mid-ranks,
-            uniform on a grid of n + 1 points.
-    """
-    v = jnp.full_like(y, 0.5) if key is None else jax.random.uniform(key, y.shape, y.dtype)
-    below = jnp.sum(samples < y[None], axis=0)
-    equal = jnp.sum(samples == y[None], axis=0)
-    rank = (below + v * (equal + 1.0)) / (samples.shape[0] + 1.0)
-    return jnp.where(jnp.isnan(y), jnp.nan, rank)
-
-
-def sample_p_value(
-    y: Float[Array, "*shape"], samples: Float[Array, "n *shape"], key: Key[Array, ""] | None = None
-) -> Float[Array, "*shape"]:
-    """Two-sided p-value 2 min(u, 1 - u) per coordinate, u = `pit(y, samples, key)`.
-
-    With mid-ranks it is at least 1 / (n + 1): few samples cannot tell outlying from absurd.
-    """
-    u = pit(y, samples, key)
-    return 2.0 * jnp.minimum(u, 1.0 - u)
-
-
 def tail_p_value(y: Float[Array, "dy"], ordered: Float[Array, "n dy"]) -> Float[Array, "dy"]:
-    """`sample_p_value`, carried on beyond the outermost sample; `ordered` are samples in order.
+    """Two-sided p-value 2 min(u, 1 - u), carried on beyond the outermost sample.
 
+    u is the rank of y with v = 1/2, and `ordered` are the samples in order.
     The tail is that of a Pareto law with infinite variance, fitted to the outer tenth: cautious,
     so that a single outlier of a heavy-tailed sensor is not called a failure. Where the outer
     samples all coincide (counts, point masses) there is no tail to fit.

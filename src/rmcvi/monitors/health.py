@@ -59,7 +59,7 @@ _SENTENCES = {
         "Predictions have become worse, or are worse than a running mean and variance without a "
         "model: the steps are too long, or the model does not suit; steps are being shortened."
     ),
-    Alarm.DRIFT: "The level of the predictive score has changed: so has the world, or a sensor.",
+    Alarm.DRIFT: "Predictions have become better or worse: the stream or a sensor has changed.",
     Alarm.SENSOR: "A coordinate behaves as no healthy sensor would under this model.",
     Alarm.UNSOUND: (
         "The learner gave a prediction or a state that is not a sensible number: it went back to "

@@ -36,6 +36,22 @@ class Averaging(eqx.Module):
         if not 0.0 <= self.power < math.inf:
             raise ValueError(f"average: got {self.power}, expected a number of at least 0")
 
+    @classmethod
+    def asked_for(
+        cls, by_default: bool, power: float | None, start: int | None, answers: bool | None
+    ) -> "Averaging | None":
+        """None unless something of it is set, or it is the default, with weights that grow."""
+        if power is None and start is None and not by_default:
+            if answers:
+                raise ValueError("answer_averaged: got True, expected False without average")
+            return None
+        plain = 1.0 if start is None else 0.0
+        return cls(
+            0 if start is None else start,
+            plain if power is None else float(power),
+            by_default if answers is None else bool(answers),
+        )
+
 
 class Ascent(eqx.Module):
     """An optax optimiser turned uphill, with a guard and optional averaging of its iterates."""

@@ -1,15 +1,10 @@
 """The method: RMCVI and its parts."""
 
-from rmcvi.recursion.backward import AcceptReject as AcceptReject
 from rmcvi.recursion.backward import CalibratedWeights as CalibratedWeights
 from rmcvi.recursion.backward import FullWeights as FullWeights
-from rmcvi.recursion.backward import SampledIndices as SampledIndices
+from rmcvi.recursion.drawn import AcceptReject as AcceptReject
+from rmcvi.recursion.drawn import SampledIndices as SampledIndices
 from rmcvi.recursion.functional import AdditiveFunctional as AdditiveFunctional
-from rmcvi.recursion.ideal_finite import FiniteElbo as FiniteElbo
-from rmcvi.recursion.ideal_finite import FiniteFamily as FiniteFamily
-from rmcvi.recursion.ideal_finite import FiniteModel as FiniteModel
-from rmcvi.recursion.ideal_finite import batch_elbo as batch_elbo
-from rmcvi.recursion.ideal_finite import ideal_finite_elbo as ideal_finite_elbo
 from rmcvi.recursion.ideal_linear import ideal_elbo as ideal_elbo
 from rmcvi.recursion.natural import NaturalRMCVI as NaturalRMCVI
 from rmcvi.recursion.natural_diagonal import NaturalState as NaturalState

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from rmcvi.recursion.value import Slot
+from rmcvi.recursion.cloud import Slot
 
 
 class Window(eqx.Module):

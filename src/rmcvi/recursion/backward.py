@@ -11,14 +11,14 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.core import tree
 from rmcvi.core.checks import check_int
 from rmcvi.families import AbstractExponentialFamily
 from rmcvi.recursion.blocked import BlockedWeights, in_blocks
 from rmcvi.recursion.calibration import Calibration
-from rmcvi.recursion.weights import AbstractWeights, DenseWeights, SampledWeights
+from rmcvi.recursion.weights import AbstractWeights, DenseWeights
 
 
 class Tilts(eqx.Module):
@@ -38,6 +38,21 @@ class Tilts(eqx.Module):
 
 class AbstractBackward(eqx.Module):
     """How backward expectations are taken."""
+
+    @property
+    def every_weight(self) -> bool:
+        """Whether all weights are there as the kernels give them, with density and derivative."""
+        return False
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows of weights that are held at a time; None: all of them."""
+        return None
+
+    @property
+    def draws(self) -> int | None:
+        """Indices drawn for each particle; None: weights are used as they are."""
+        return None
 
     @abc.abstractmethod
     def weigh(
@@ -70,6 +85,10 @@ class AbstractBackward(eqx.Module):
         del distribution, statistics
         return tree.zeros(eta), f
 
+    def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> AbstractWeights:
+        """All weights by what they are made of, with their effective number, if in blocks."""
+        raise NotImplementedError(f"{type(self).__name__} holds all rows at once")
+
     @abc.abstractmethod
     def identity(self, num: int, eta: PyTree) -> AbstractWeights:
         """Each particle comes from itself; `eta` is some natural parameter."""
@@ -88,13 +107,23 @@ class FullWeights(AbstractBackward):
         """`block` rows at a time (default: all of them)."""
         self.block = None if block is None else check_int("block", block)
 
+    @property
+    def every_weight(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """A block."""
+        return self.block
+
     def weigh(self, key, distribution, tilts):
         """A softmax over each row."""
         del key, distribution
-        return DenseWeights(_softmax(tilts))
+        return DenseWeights(softmax(tilts))
 
-    def compress(self, tilts: Tilts, effective: Float[Array, ""]) -> BlockedWeights:
-        """The same weights by what they are made of."""
+    def compress(self, tilts, effective):
+        """The logs of their totals."""
         block = check_int("block", self.block)
 
         def log_total(x):
@@ -125,7 +154,7 @@ class CalibratedWeights(AbstractBackward):
     def weigh(self, key, distribution, tilts):
         """A softmax over each row, then its correction."""
         del key
-        plain, flat = _softmax(tilts), tree.ravel(tilts.statistics, 1)
+        plain, flat = softmax(tilts), tree.ravel(tilts.statistics, 1)
         one = jax.tree.map(lambda v: v[0], tilts.statistics)
         means = jax.vmap(lambda x: tree.ravel(distribution.expectation(tilts.kernel(x))))(tilts.x)
         change, share = Calibration(flat, distribution.moments(one)).correction(plain, means)
@@ -134,7 +163,7 @@ class CalibratedWeights(AbstractBackward):
     def plain(self, tilts, weights):
         """The softmax."""
         del weights
-        return DenseWeights(_softmax(tilts))
+        return DenseWeights(softmax(tilts))
 
     def explain(self, distribution, statistics, eta, f):
         """The covariance of T with <b, T> is the derivative of its mean in the direction of b."""
@@ -155,118 +184,14 @@ class CalibratedWeights(AbstractBackward):
         return DenseWeights(jnp.eye(num), jnp.ones(()))
 
 
-class SampledIndices(AbstractBackward):
-    """M draws per particle from the exact categorical law (PaRIS-like; the paper uses M = 2)."""
-
-    num: int = eqx.field(static=True)
-
-    def __init__(self, num: int = 2):
-        """`num` = M."""
-        self.num = check_int("num", num)
-
-    def weigh(self, key, distribution, tilts):
-        """Invert each row's cumulative sum."""
-        del distribution
-        weights = DenseWeights(_softmax(tilts))
-        index = draw_rows(key, weights.w, self.num)
-        return SampledWeights(index, weights.correction(), weights.ess())
-
-    def identity(self, num, eta):
-        """Every draw of row i is i."""
-        del eta
-        return own_draws(num, self.num)
-
-
-class AcceptReject(AbstractBackward):
-    """M draws per particle without normalising constants.
-
-    Propose j uniformly, accept with probability exp(<e_i, T(x_j)> - sup). Where the supremum is
-    infinite, or after `max_tries`, the exact categorical law is used.
-    """
-
-    num: int = eqx.field(static=True)
-    max_tries: int = eqx.field(static=True)
-
-    def __init__(self, num: int = 2, max_tries: int = 100):
-        """`num` = M; `max_tries` proposals per draw before the exact fallback."""
-        self.num = check_int("num", num)
-        self.max_tries = check_int("max_tries", max_tries)
-
-    def weigh(self, key, distribution, tilts):
-        """Rejection rounds for all draws at once, then the fallback if any is left."""
-        tilt = jax.vmap(tilts.tilt)(tilts.x)
-        bound = jax.vmap(distribution.log_supremum)(tilt)
-        size, total = (tilts.x.shape[0], self.num), jax.tree.leaves(tilts.statistics)[0].shape[0]
-
-        def log_weight(index):
-            drawn = jax.tree.map(lambda v: v[index], tilts.statistics)
-            return jax.vmap(lambda e, s: jax.vmap(lambda one: tree.vdot(e, one))(s))(tilt, drawn)
-
-        def propose(loop):
-            tries, index, done = loop
-            k1, k2 = jax.random.split(jax.random.fold_in(key, tries))
-            proposal = jax.random.randint(k1, size, 0, total, jnp.int32)
-            ratio = jnp.exp(log_weight(proposal) - bound[:, None])
-            accept = jax.random.uniform(k2, size, ratio.dtype) < ratio
-            return (
-                tries + 1,
-                jnp.where(done, index, jnp.where(accept, proposal, index)),
-                (done | accept),
-            )
-
-        def unfinished(loop):
-            tries, _, done = loop
-            return (tries < self.max_tries) & ~jnp.all(done | ~jnp.isfinite(bound)[:, None])
-
-        start = (jnp.zeros((), int), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool))
-        _, index, done = jax.lax.while_loop(unfinished, propose, start)
-
-        def exact():
-            drawn = draw_rows(jax.random.fold_in(key, self.max_tries), _softmax(tilts), self.num)
-            return jnp.where(done, index, drawn)
-
-        index = jax.lax.cond(jnp.all(done), lambda: index, exact)
-        return SampledWeights(index, jnp.ones(size[0]), collision_ess(index, total))
-
-    def identity(self, num, eta):
-        """Every draw of row i is i."""
-        del eta
-        return own_draws(num, self.num)
-
-
-def _softmax(tilts: Tilts) -> Float[Array, "n m"]:
+def softmax(tilts: Tilts) -> Float[Array, "n m"]:
     """Self-normalised weights."""
     return jax.nn.softmax(tilts.logits(), 1)
 
 
-def own_draws(rows: int, num: int) -> SampledWeights:
-    """Row i draws i, always."""
-    index = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32)[:, None], (rows, num))
-    return SampledWeights(index, jnp.ones(rows), jnp.ones(()))
-
-
-def draw_rows(key: Key[Array, ""], w: Float[Array, "n m"], num: int) -> Int[Array, "n {num}"]:
-    """`num` independent column indices per row, with probabilities w."""
-    cumulative = jnp.cumsum(w, 1)
-    target = jax.random.uniform(key, (w.shape[0], num), w.dtype) * cumulative[:, -1:]
-    below = cumulative[:, None] <= target[:, :, None]
-    return jnp.sum(below, 2, dtype=jnp.int32).clip(0, w.shape[1] - 1)
-
-
-def collision_ess(index: Int[Array, "n m"], total: int) -> Float[Array, ""]:
-    """1 / P(two draws agree) = 1 / E sum w^2, estimated from the draws; NaN for one draw."""
-    num = index.shape[1]
-    if num == 1:
-        return jnp.asarray(jnp.nan)
-    agree = index[:, :, None] == index[:, None, :]
-    same = jnp.mean(agree, dtype=float) * num**2 - num
-    rate = same / (num * (num - 1))
-    return jnp.minimum(1.0 / jnp.maximum(rate, 1.0 / total), total)
-
-
 def check_control(backward: AbstractBackward, control: str) -> None:
     """Refuse a control variate that one index per particle cannot have."""
-    if getattr(backward, "num", 2) == 1 and control != "none":
+    if backward.draws == 1 and control != "none":
         raise ValueError(
             "backward: got one index per particle, expected at least 2, since a single draw "
             "leaves nothing to centre by (or set control='none')"
@@ -275,7 +200,7 @@ def check_control(backward: AbstractBackward, control: str) -> None:
 
 def check_block(backward: AbstractBackward, num: int, gradient: str, functional: object) -> None:
     """Refuse blocks of rows where they do not fit, or where all weights are needed at once."""
-    block = getattr(backward, "block", None)
+    block = backward.rows_at_once
     if block is None:
         return
     if num % block != 0:

@@ -19,7 +19,7 @@ from rmcvi.contract import Gradients
 from rmcvi.core import tree
 from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel
-from rmcvi.recursion.value import Slot, Value
+from rmcvi.recursion.cloud import Slot, Value
 from rmcvi.recursion.windowed import terminal_score
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from rmcvi.core import tree
 from rmcvi.core.checks import check_real
 from rmcvi.core.compensated import CompensatedSum
-from rmcvi.recursion.value import Slot
+from rmcvi.recursion.cloud import Slot
 
 
 class AdditiveFunctional(eqx.Module):

@@ -30,10 +30,10 @@ from rmcvi.core.observation import Observation
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.families.kalman import Moments, predict
 from rmcvi.models import AbstractModel
+from rmcvi.recursion.cloud import Cloud, empty_cloud
 from rmcvi.recursion.history import History
 from rmcvi.recursion.settings import NaturalSettings
 from rmcvi.recursion.tied import Kernel, natural_ascent
-from rmcvi.recursion.value import Cloud, empty_cloud
 
 RATE = 0.7
 """Length of a step unless told otherwise."""

@@ -23,8 +23,9 @@ from rmcvi.core.observation import Observation
 from rmcvi.families import PerStepFamily
 from rmcvi.models import AbstractModel
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_control
+from rmcvi.recursion.cloud import Cloud, Value, empty_cloud
 from rmcvi.recursion.forward import Tangents, forward_gradients
-from rmcvi.recursion.value import Cloud, Estimator, Value, empty_cloud, propagate
+from rmcvi.recursion.value import Estimator, propagate
 from rmcvi.recursion.windowed import backward_score
 
 
@@ -83,7 +84,7 @@ class PerStepRMCVI(AbstractRecursion):
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
         full = estimator == "reparametrised" or entropy == "empirical"
-        if full and not isinstance(self.backward, FullWeights):
+        if full and not self.backward.every_weight:
             raise ValueError(
                 f"backward: got {type(self.backward).__name__}, expected FullWeights when "
                 "estimator is 'reparametrised' or entropy is 'empirical' (drawn indices have no "

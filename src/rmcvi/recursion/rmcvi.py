@@ -21,21 +21,19 @@ from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel, check_densities
 from rmcvi.recursion.adjoint import Window
 from rmcvi.recursion.backward import AbstractBackward, FullWeights, check_block, check_control
-from rmcvi.recursion.forward import Tangents, check_tangents, forward_gradients
-from rmcvi.recursion.functional import AdditiveFunctional, FunctionalState
-from rmcvi.recursion.history import History, replay
-from rmcvi.recursion.value import (
+from rmcvi.recursion.cloud import (
     Cloud,
-    Estimator,
     Slot,
     Value,
     empty_cloud,
     is_sound,
-    propagate,
     stand_still,
     standing_slot,
 )
-from rmcvi.recursion.weights import DenseWeights
+from rmcvi.recursion.forward import Tangents, check_tangents, forward_gradients
+from rmcvi.recursion.functional import AdditiveFunctional, FunctionalState
+from rmcvi.recursion.history import History, replay
+from rmcvi.recursion.value import Estimator, propagate
 from rmcvi.recursion.windowed import Replayed, WindowSettings, windowed_gradients
 
 ENTROPIES = ("closed", "empirical", "sampled")
@@ -112,7 +110,7 @@ class RMCVI(AbstractRecursion):
         self.backward = FullWeights() if backward is None else backward
         check_instance("backward", self.backward, AbstractBackward)
         check_control(self.backward, self.control)
-        if self.entropy == "empirical" and not isinstance(self.backward, FullWeights):
+        if self.entropy == "empirical" and not self.backward.every_weight:
             raise ValueError(
                 f"entropy: got 'empirical' with {type(self.backward).__name__}, expected "
                 "FullWeights (drawn indices do not tell their probabilities)"
@@ -272,7 +270,4 @@ def _contraction(slot: Slot, mass: Float[Array, "lags"]) -> Float[Array, ""]:
         last = jnp.max(jnp.where(usable, jnp.arange(mass.size), 1))
         ratio = mass[last] / jnp.maximum(mass[1], jnp.finfo(mass.dtype).tiny)
         return jnp.where(last > 1, ratio ** (1.0 / jnp.maximum(last - 1, 1)), jnp.nan)
-    if isinstance(slot.weights, DenseWeights):
-        w = slot.weights.w
-        return jnp.mean(0.5 * jnp.sum(jnp.abs(w - jnp.roll(w, 1, 0)), 1))
-    return jnp.asarray(jnp.nan)
+    return slot.weights.contraction()

@@ -14,7 +14,7 @@ from rmcvi.core.inputs import Inputs
 from rmcvi.families import FullGaussian, LinearGaussianFamily, Natural
 from rmcvi.families.kalman import Moments
 from rmcvi.recursion.calibration import Calibration
-from rmcvi.recursion.value import Cloud
+from rmcvi.recursion.cloud import Cloud
 
 LEAST, MOST = 0.5, 1e6
 """Precisions of q_t stay between these, in units of the prediction's: observations inform."""

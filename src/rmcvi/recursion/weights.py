@@ -84,6 +84,10 @@ class AbstractWeights(eqx.Module):
     def ess(self) -> Float[Array, ""]:
         """Effective number of columns per row."""
 
+    def contraction(self) -> Float[Array, ""]:
+        """Mean distance in total variation of neighbouring rows; NaN if weights are not there."""
+        return jnp.asarray(jnp.nan)
+
     def calibrated(self) -> Float[Array, ""]:
         """Share of the kernels' moments that rows reproduce; NaN if that was not asked for."""
         return jnp.asarray(jnp.nan)
@@ -142,6 +146,10 @@ class DenseWeights(AbstractWeights):
     def ess(self):
         """Mean over rows of 1 / sum_j w_ij^2."""
         return jnp.mean(1.0 / jnp.sum(self.w**2, 1))
+
+    def contraction(self):
+        """Half the mean absolute difference."""
+        return jnp.mean(0.5 * jnp.sum(jnp.abs(self.w - jnp.roll(self.w, 1, 0)), 1))
 
     def calibrated(self):
         """As it was found when the weights were made."""

@@ -18,11 +18,11 @@ from rmcvi.contract import Gradients
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import AbstractFamily
-from rmcvi.models import AbstractGaussianModel, AbstractModel
+from rmcvi.models import AbstractModel
 from rmcvi.recursion.adjoint import Adjoint, Window, sweep
 from rmcvi.recursion.blocks import summed_gradient
+from rmcvi.recursion.cloud import Cloud, Slot, Value
 from rmcvi.recursion.history import History
-from rmcvi.recursion.value import Cloud, Slot, Value
 
 
 class Replayed(eqx.Module):
@@ -216,6 +216,6 @@ def transition_score(
     inputs: Inputs,
 ) -> Float[Array, ""]:
     """sum_ij d[i] w_ij log m(x_j, x_i): from moments where the noise is Gaussian, else by pairs."""
-    if isinstance(model, AbstractGaussianModel):
-        return model.moment_log_prob(slot.x_prev, slot.x, row, column, cross, inputs)
+    if model.gaussian is not None:
+        return model.gaussian.moment_log_prob(slot.x_prev, slot.x, row, column, cross, inputs)
     return jnp.dot(row, slot.weights.mean_transition(model, slot.x_prev, slot.x, inputs))

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import listed
+from rmcvi.app.run.progress import tell
 from rmcvi.app.sources import Diagnosis
 from rmcvi.app.sources import doctor as diagnose
 from rmcvi.core.files import to_json
@@ -29,7 +28,7 @@ def doctor(
     source: Annotated[str, typer.Argument(help="As for `rmcvi learn`.")],
     columns: Annotated[
         list[str] | None,
-        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to look at (all)."),
+        typer.Option("--columns", "-c", metavar="NAMES", help="Columns to look at (default: all)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> int:
@@ -48,14 +47,9 @@ def doctor(
 def _print(found: Diagnosis) -> None:
     console = Console(highlight=False)
     for sentence in found.describe():
-        console.print(sentence, markup=False)
+        tell(console, sentence)
     suggestions = found.suggestions()
-    if not suggestions:
-        console.print("Nothing is wrong with it.")
-        return
-    table = Table(title="Findings", title_justify="left", show_lines=True)
-    table.add_column("#", justify="right")
-    table.add_column("what, and what to do")
     for i, sentence in enumerate(suggestions, 1):
-        table.add_row(str(i), escape(sentence))
-    console.print(table)
+        tell(console, f"{i}. {sentence}")
+    if not suggestions:
+        tell(console, "Nothing is wrong with it.")

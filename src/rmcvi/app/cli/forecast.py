@@ -29,7 +29,8 @@ def forecast(
     directory: RunDirectory,
     horizon: Annotated[int, typer.Option(help="Rows to forecast.", min=1)] = 24,
     level: Annotated[
-        float | None, typer.Option(help="Probability that a value is in its band (the run's).")
+        float | None,
+        typer.Option(help="Probability that a value is in its band (default: the run's)."),
     ] = None,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
     inputs_file: Annotated[

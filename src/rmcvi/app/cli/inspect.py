@@ -11,7 +11,7 @@ from rmcvi.app.cli.commands import app
 from rmcvi.app.cli.options import RunDirectory, SameModel
 from rmcvi.app.run.directory import Opened
 from rmcvi.app.run.horizons import horizon_rows
-from rmcvi.app.run.progress import print_summary
+from rmcvi.app.run.progress import print_summary, tell
 from rmcvi.app.run.scores import RunningScores
 from rmcvi.app.run.speech import printable
 from rmcvi.core.files import to_json
@@ -52,12 +52,10 @@ def inspect(
     console = Console(highlight=False)
     plan = run.plan
     title = f"{directory}: {plan.source}, begun {plan.started}, rmcvi {plan.version}"
-    console.print(printable(title), markup=False)
-    for sentence in plan.assumed:
-        console.print(printable(sentence), markup=False)
     settings = {k: v for k, v in plan.learner["settings"].items() if v is not None}
-    console.print(f"Method: {run.live.learner.method}", markup=False)
-    console.print(f"Settings: {to_json(settings)}", markup=False)
+    method = f"Method: {run.live.learner.method}"
+    for sentence in (title, *plan.assumed, method, f"Settings: {to_json(settings)}"):
+        tell(console, sentence)
     print_summary(console, summary)
     if parameters:
         console.print(_parameters(parameters))

@@ -3,42 +3,21 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rmcvi.app.cli.commands import LOST, app
-from rmcvi.app.cli.options import (
-    BAD_ROWS,
-    Calendar,
-    Columns,
-    Emissions,
-    InputColumns,
-    Level,
-    NoReport,
-    OnBadRow,
-    OpenReport,
-    Quiet,
-    Seasons,
-    Seed,
-    Sensitivity,
-    Times,
-    a_level,
-    a_sensitivity,
-    listed,
-    one_of,
-    row_format,
-    times,
-)
+from rmcvi.app.cli.groups import DisplayOptions, LearnOptions, grouped
+from rmcvi.app.cli.options import Emissions, listed
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
 from rmcvi.app.run.engine import Engine
-from rmcvi.app.run.plan import SENSITIVITY, Plan, make_plan
+from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.stopper import Stopper
-from rmcvi.app.sources import Stream, read
+from rmcvi.app.sources import Stream
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -61,7 +40,40 @@ rmcvi learn air.csv --model my.toml --out other.run
 """
 
 
+@dataclass(frozen=True)
+class TextOptions:
+    """How the cells of a text are text."""
+
+    delimiter: Annotated[
+        str | None, typer.Option(help="What stands between cells; 'tab' for a tab.")
+    ] = None
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VALUES", help="What means a missing value, such as -999,broken."),
+    ] = None
+
+    def asked(self) -> dict[str, Any]:
+        """For `read`."""
+        return {
+            "delimiter": {"tab": "\t"}.get(self.delimiter or "", self.delimiter),
+            "sentinels": [_code(v) for v in listed(self.missing)] or None,
+        }
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How far a run goes, and how often it is saved."""
+
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="At the end, wait for more rows.")
+    ] = False
+    checkpoint_every: Annotated[int, typer.Option(help="Rows between checkpoints.", min=1)] = 500
+    limit: Annotated[int | None, typer.Option(help="Stop after this many rows.", min=1)] = None
+    force: Annotated[bool, typer.Option("--force", help="Replace the run that is there.")] = False
+
+
 @app.command(epilog=EXAMPLES)
+@grouped
 def learn(
     source: Annotated[
         str,
@@ -73,38 +85,12 @@ def learn(
     out: Annotated[
         str | None, typer.Option(help="Run directory; - for none: rows go to standard output.")
     ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
-    ] = None,
-    columns: Columns = None,
-    inputs: InputColumns = None,
-    calendar: Calendar = None,
-    time: Times = None,
-    season: Seasons = None,
+    *,
+    wanted: LearnOptions,
     emission: Emissions = None,
-    model: Annotated[
-        str, typer.Option(help="A name from the list above, my.toml, or my_module:make.")
-    ] = "seasonal",
-    level: Level = 0.9,
-    seed: Seed = 0,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="At the end, wait for more rows.")
-    ] = False,
-    delimiter: Annotated[
-        str | None, typer.Option(help="What stands between cells; 'tab' for a tab.")
-    ] = None,
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(metavar="VALUES", help="What means a missing value, such as -999,broken."),
-    ] = None,
-    on_bad_row: OnBadRow = "error",
-    sensitivity: Sensitivity = SENSITIVITY,
-    checkpoint_every: Annotated[int, typer.Option(help="Rows between checkpoints.", min=1)] = 500,
-    limit: Annotated[int | None, typer.Option(help="Stop after this many rows.", min=1)] = None,
-    force: Annotated[bool, typer.Option(help="Replace the run that is there.")] = False,
-    quiet: Quiet = False,
-    no_report: NoReport = False,
-    open_report: OpenReport = False,
+    text: TextOptions,
+    run: RunOptions,
+    display: DisplayOptions,
 ) -> int:
     """Learn from a source, row by row: predict each row, score the prediction, then learn.
 
@@ -115,38 +101,20 @@ def learn(
     Models: seasonal (default), linear-gaussian, stochastic-volatility, chaotic-rnn,
     neural-gaussian.
     """
-    form, place = _destination(source, out, row_format(format))
-    bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS)
-    progress, stopper = Progress(quiet), Stopper()
-    found = read(
-        source,
-        columns=listed(columns) or None,
-        inputs=listed(inputs),
-        time=times(time),
-        delimiter={"tab": "\t"}.get(delimiter or "", delimiter),
-        sentinels=[_code(v) for v in listed(missing)] or None,
-        on_bad_row=bad or "error",
-        follow=follow and source != "-",
-        pace=stopper.pace,
-    )
-    plan = make_plan(
+    form, place = _destination(source, out, display.format)
+    progress, stopper = Progress(display.quiet), Stopper()
+    follow = run.follow and source != "-"
+    found = wanted.read(source, follow=follow, pace=stopper.pace, **text.asked())
+    plan = wanted.plan(
         source,
         found,
-        model,
-        a_level(level),
-        seed,
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        calendar=listed(calendar),
-        season=listed(season),
         emission=listed(emission),
-        follow=follow,
-        on_bad_row=bad,
-        limit=limit,
-        checkpoint_every=checkpoint_every,
-        sensitivity=a_sensitivity(sensitivity),
+        follow=run.follow,
+        limit=run.limit,
+        checkpoint_every=run.checkpoint_every,
     )
-    directory = None if place is None else Directory.create(place, plan, force)
-    output = Output(form, limit, report=not no_report, open_report=open_report)
+    directory = None if place is None else Directory.create(place, plan, run.force)
+    output = Output(form, run.limit, not display.no_report, display.open_report)
     return carry_on(Start(plan, directory, found), progress, stopper, output)
 
 

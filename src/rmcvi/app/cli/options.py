@@ -11,7 +11,11 @@ from rmcvi.core.checks import check_option
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 SameModel = Annotated[
-    str | None, typer.Option("--model", help="The run's my_module:make again, to allow its code.")
+    str | None,
+    typer.Option(
+        "--model",
+        help="Of a run that your own code learned: its my_module:make, to allow that code again.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on standard error.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
@@ -21,7 +25,9 @@ Level = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--columns", "-c", metavar="NAMES", help="Columns to learn (all numeric)."),
+    typer.Option(
+        "--columns", "-c", metavar="NAMES", help="Columns to learn (default: all numeric ones)."
+    ),
 ]
 InputColumns = Annotated[
     list[str] | None,
@@ -49,13 +55,16 @@ Emissions = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 OnBadRow = Annotated[
-    str, typer.Option(help="error (stop), skip the row, or missing (skip what is bad in it).")
+    str,
+    typer.Option(
+        help="Of a bad row: error (stop), skip (leave it out) or missing (leave out what is bad)."
+    ),
 ]
 Sensitivity = Annotated[
     float,
     typer.Option(
         metavar="NUMBER",
-        help="False alarms per column in 10 000 rows that you put up with; 0.1 for fewer.",
+        help="False alarms that you accept, per column in 10 000 rows; 0.1 for fewer alarms.",
     ),
 ]
 BAD_ROWS = ("error", "skip", "missing")

@@ -10,17 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from rmcvi.app.cli.commands import app
+from rmcvi.app.cli.groups import DisplayOptions, grouped
 from rmcvi.app.cli.learn import Output, Start, carry_on
-from rmcvi.app.cli.options import (
-    BAD_ROWS,
-    NoReport,
-    OpenReport,
-    Quiet,
-    RunDirectory,
-    SameModel,
-    one_of,
-    row_format,
-)
+from rmcvi.app.cli.options import BAD_ROWS, RunDirectory, SameModel, one_of
 from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept
 from rmcvi.app.run.output import csv_line
 from rmcvi.app.run.plan import Plan
@@ -43,27 +35,25 @@ cat new-rows.csv | rmcvi resume log.run --continue
 
 
 @app.command(epilog=EXAMPLES)
+@grouped
 def resume(
     directory: RunDirectory,
     new_rows: Annotated[
         bool, typer.Option("--continue", help="Standard input holds new rows only.")
     ] = False,
     follow: Annotated[
-        bool | None, typer.Option(help="Wait for more rows, or do not (as before).")
+        bool | None,
+        typer.Option(help="Wait for more rows at the end, or not (default: as before)."),
     ] = None,
     on_bad_row: Annotated[
-        str | None, typer.Option(help="error, skip or missing (as before).")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
+        str | None, typer.Option(help="error, skip or missing (default: as before).")
     ] = None,
     limit: Annotated[
         int | None, typer.Option(help="Stop after this many rows, earlier ones included.", min=1)
     ] = None,
-    quiet: Quiet = False,
-    no_report: NoReport = False,
-    open_report: OpenReport = False,
     model: SameModel = None,
+    *,
+    display: DisplayOptions,
 ) -> int:
     """Go on with a run after it was stopped, killed, or came to the end of a file that has grown.
 
@@ -74,7 +64,6 @@ def resume(
     plan = plan.trusted(model)
     said = {"follow": follow, "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS)}
     plan = plan.with_options(**{k: v for k, v in said.items() if v is not None})
-    form = row_format(format)
     if new_rows and plan.source != "-":
         raise Refusal(f"--continue: {directory} reads {plan.source}, expected standard input")
     room.lock()
@@ -86,14 +75,14 @@ def resume(
         if new_rows:
             after = after and replace(after, offset=0, line=0)
             source = _with_header(plan)
-        progress, stopper = Progress(quiet), Stopper()
+        progress, stopper = Progress(display.quiet), Stopper()
         if kept is not None and kept.remark:
             progress.say([kept.remark])
         stream = plan.stream(after, stopper.pace, source)
         bound = plan.options["limit"] if limit is None else limit
         if limit is None and bound is not None and extra.get("rows", 0) >= bound:
             bound = None
-        output = Output(form, bound, report=not no_report, open_report=open_report)
+        output = Output(display.format, bound, not display.no_report, display.open_report)
         return carry_on(Start(plan, room, stream, kept), progress, stopper, output)
     except Changed as error:
         hint = ", or new rows with --continue" if plan.source == "-" else ""

@@ -1,33 +1,17 @@
 """`rmcvi serve`: rows from a broker, by HTTP or from a growing file, and a page to watch."""
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.options import (
-    BAD_ROWS,
-    Calendar,
-    Columns,
-    InputColumns,
-    Level,
-    OnBadRow,
-    Quiet,
-    Seasons,
-    Sensitivity,
-    Times,
-    a_level,
-    a_sensitivity,
-    listed,
-    one_of,
-    times,
-)
-from rmcvi.app.cli.serving import ManyStreams, OneStream, Room, Wanted
+from rmcvi.app.cli.groups import LearnOptions, grouped
+from rmcvi.app.cli.options import OnBadRow, Quiet
+from rmcvi.app.cli.serving import ManyStreams, OneStream, Room
 from rmcvi.app.run.directory import FLEET, RUN, check_free
-from rmcvi.app.run.plan import SENSITIVITY
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.run.stopper import Stopper
@@ -55,7 +39,67 @@ RMCVI_TOKEN_FILE=token rmcvi serve http --host 0.0.0.0 --out plant.run
 HTTP = "http"
 
 
+@dataclass(frozen=True)
+class ServedOptions(LearnOptions):
+    """As those of `learn`; a bad row is no reason to stop, and a model is said at each start."""
+
+    model: Annotated[
+        str | None, typer.Option(help="As for `rmcvi learn`; my_module:make at each start.")
+    ] = None
+    on_bad_row: OnBadRow = "skip"
+
+
+@dataclass(frozen=True)
+class IntakeOptions:
+    """Which rows come in."""
+
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Many streams, told apart by this field; 'topic' for that of a message.",
+        ),
+    ] = None
+    arrival: Annotated[
+        bool, typer.Option("--arrival", help="A row's time is that of its arrival.")
+    ] = False
+    max_keys: Annotated[int, typer.Option(help="Most streams of --key.", min=1)] = 10_000
+    max_rate: Annotated[float, typer.Option(help="Most rows a second.", min=1.0)] = 10_000.0
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Who may look."""
+
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; one that others can reach needs a token.")
+    ] = "127.0.0.1"
+    port: Annotated[int, typer.Option(help="Port of the page; 0 for any.", min=0, max=65_535)] = (
+        8080
+    )
+    max_connections: Annotated[
+        int, typer.Option(help="Most requests at a time, open pages among them.", min=1)
+    ] = 500
+
+
+@dataclass(frozen=True)
+class SendingOptions:
+    """Who is told."""
+
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where estimates go, such as mqtt://host/topic (alarms: topic/alarms).",
+        ),
+    ] = None
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where to POST each new alarm, signed.")
+    ] = None
+
+
 @app.command(epilog=EXAMPLES)
+@grouped
 def serve(
     source: Annotated[
         str,
@@ -65,48 +109,11 @@ def serve(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Run directory; one that is there is gone on with.")],
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Many streams, told apart by this field; 'topic' for that of a message.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; another than this machine's needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Port of the page; 0 for any.", min=0, max=65_535)
-    ] = 8080,
-    arrival: Annotated[
-        bool, typer.Option("--arrival", help="A row's time is that of its arrival.")
-    ] = False,
-    columns: Columns = None,
-    inputs: InputColumns = None,
-    calendar: Calendar = None,
-    time: Times = None,
-    season: Seasons = None,
-    model: Annotated[
-        str | None, typer.Option(help="As of `rmcvi learn`; my_module:make at each start.")
-    ] = None,
-    level: Level = 0.9,
-    on_bad_row: OnBadRow = "skip",
-    sensitivity: Sensitivity = SENSITIVITY,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Where estimates go, such as mqtt://host/topic (alarms: topic/alarms).",
-        ),
-    ] = None,
-    webhook: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where to POST each new alarm, signed.")
-    ] = None,
-    max_keys: Annotated[int, typer.Option(help="Most streams of --key.", min=1)] = 10_000,
-    max_rate: Annotated[float, typer.Option(help="Most rows a second.", min=1.0)] = 10_000.0,
-    max_connections: Annotated[
-        int, typer.Option(help="Most requests at a time, open pages among them.", min=1)
-    ] = 500,
+    *,
+    rows: IntakeOptions,
+    page: PageOptions,
+    wanted: ServedOptions,
+    sending: SendingOptions,
     quiet: Quiet = False,
 ) -> int:
     """Learn from rows as they come, and show them: a page, an API and metrics on one port.
@@ -121,7 +128,7 @@ def serve(
         from rmcvi.app.serve.hub import Hub
         from rmcvi.app.serve.inlets import SCHEMES, inlet_of
         from rmcvi.app.serve.intake import Intake, Rate
-        from rmcvi.app.serve.journal import MARK, Journal
+        from rmcvi.app.serve.journal import Journal
         from rmcvi.app.serve.outlets import Sender, check_outlet
         from rmcvi.app.serve.server import Service
         from rmcvi.app.serve.webhook import Webhook
@@ -138,51 +145,38 @@ def serve(
         hint = f"; did you mean {near!r}?" if near else ""
         raise Refusal(f"{source}: no such file, expected http, an address or a text file{hint}")
     inlet = inlet_of(source) if pushed and source != HTTP else None
-    if to is not None:
-        check_outlet(to, source)
-    wanted = Wanted(
-        {
-            "columns": listed(columns) or None,
-            "inputs": listed(inputs),
-            "time": times(time),
-            "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "skip",
-            "ignored": [MARK] if key is None else [MARK, key],
-        },
-        {"calendar": listed(calendar), "season": listed(season)},
-        model,
-        a_level(level),
-        a_sensitivity(sensitivity),
-    )
+    if sending.to is not None:
+        check_outlet(sending.to, source)
     if not any((out / name).exists() for name in (RUN, FLEET)):
         check_free(out, force=False)
     stopper = Stopper()
     pace, intake, place = stopper.pace, None, source
     if pushed:
         journal = Journal(out)
-        intake = Intake(journal, arrival, rate=Rate(max_rate))
+        intake = Intake(journal, rows.arrival, rate=Rate(rows.max_rate))
         pace, place = replace(pace, sleep=journal.wait), str(journal.path)
-    hub = Hub(out, keyed=key is not None)
-    if webhook is not None:
-        hub.alarmed = Webhook(webhook).tell
-    room = Room(out, place, pace, model)
-    work = OneStream(room) if key is None else ManyStreams(room, key)
+    hub = Hub(out, keyed=rows.key is not None)
+    if sending.webhook is not None:
+        hub.alarmed = Webhook(sending.webhook).tell
+    room = Room(out, place, pace, wanted)
+    work = OneStream(room) if rows.key is None else ManyStreams(room, rows.key)
     with ExitStack() as parts:
         if intake is not None:
             parts.callback(intake.journal.close)
-        work.prepare(intake, max_keys)
-        service = Service(hub, intake, inlet, (host, port), max_connections)
+        work.prepare(intake, rows.max_keys)
+        service = Service(hub, intake, inlet, (page.host, page.port), page.max_connections)
         parts.callback(service.close)
-        if to is not None:
-            sender = Sender(to, work.estimates)
+        if sending.to is not None:
+            sender = Sender(sending.to, work.estimates)
             hub.grown = sender.more.set
             parts.callback(sender.close)
-        progress = Progress(quiet)
+        progress, host = Progress(quiet), page.host
         progress.say(
             [
                 f"Page: http://{host if ':' not in host else f'[{host}]'}:{service.port}/",
                 "The first rows wait until the program is compiled, which takes half a minute.",
             ]
         )
-        status = work.run(wanted, hub, stopper, progress)
+        status = work.run(hub, stopper, progress)
         progress.say(["Stopped; the same command goes on."])
         return status

@@ -1,22 +1,22 @@
 """What `rmcvi serve` runs beside its page: one stream, or many by a key."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rmcvi.app.cli.groups import LearnOptions
 from rmcvi.app.cli.learn import Output, Start, carry_on
 from rmcvi.app.cli.resume import kept_in
 from rmcvi.app.fleet.plan import FLEET, FleetPlan
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.run.directory import ESTIMATES, RUN, Directory, last_lines
 from rmcvi.app.run.engine import Engine
-from rmcvi.app.run.plan import Plan, make_plan
+from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.run.stopper import Stopper
-from rmcvi.app.sources import Pace, Position, Stream, first_stream, read
+from rmcvi.app.sources import Pace, Position, Stream, first_stream
 
 if TYPE_CHECKING:
     from rmcvi.app.serve.hub import Hub
@@ -31,28 +31,6 @@ PAST = 100_000
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was said of a new run, for reading and for its plan."""
-
-    reading: dict[str, Any]
-    planning: dict[str, Any]
-    model: str | None
-    level: float
-    sensitivity: float
-
-    def read(self, place: str, pace: Pace) -> Stream:
-        """The source, once its first rows are there."""
-        return read(place, follow=True, pace=pace, **self.reading)
-
-    def plan(self, place: str, stream: Stream) -> Plan:
-        """For rows such as the first ones."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        options = self.planning | {"follow": True, "on_bad_row": self.reading["on_bad_row"]}
-        options |= {"limit": None, "checkpoint_every": 500, "sensitivity": self.sensitivity}
-        return make_plan(place, stream, self.model or "seasonal", self.level, 0, now, **options)
-
-
-@dataclass(frozen=True)
 class Room:
     """Where a service is at home."""
 
@@ -60,8 +38,18 @@ class Room:
     place: str
     """The file that is followed."""
     pace: Pace
-    model: str | None
-    """Said again, to allow a run's own code."""
+    wanted: LearnOptions
+    """Of a new run; its model is said again to allow an old run's own code."""
+
+    def read(self, *ignored: str) -> Stream:
+        """The source, once its first rows are there."""
+        from rmcvi.app.serve.journal import MARK
+
+        return self.wanted.read(self.place, follow=True, pace=self.pace, ignored=[MARK, *ignored])
+
+    def plan(self, stream: Stream) -> Plan:
+        """For rows such as the first ones."""
+        return self.wanted.plan(self.place, stream, follow=True)
 
     def check(self, plan: Plan) -> None:
         """Refuse a run that learns from something else."""
@@ -89,12 +77,12 @@ class OneStream:
         """All rows are let in."""
         del intake, max_keys
 
-    def run(self, wanted: Wanted, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
+    def run(self, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
         """Until somebody asks to stop; returns the exit status."""
         from rmcvi.app.serve.hub import HISTORY
         from rmcvi.app.serve.learned import One
 
-        start = self._resumed() if (self._out / RUN).exists() else self._begun(wanted)
+        start = self._resumed() if (self._out / RUN).exists() else self._begun()
         kept = {} if start.kept is None else start.kept.extra
         length = kept.get("bytes", {}).get(ESTIMATES, 0)
         past = last_lines(self._out / ESTIMATES, length, HISTORY) if length else []
@@ -106,17 +94,17 @@ class OneStream:
         output = Output(None, None, False, False, begun, resumable=False)
         return carry_on(start, progress, stopper, output)
 
-    def _begun(self, wanted: Wanted) -> Start:
+    def _begun(self) -> Start:
         """A new run, once its first rows are there."""
-        stream = wanted.read(self._room.place, self._room.pace)
-        plan = wanted.plan(self._room.place, stream)
+        stream = self._room.read()
+        plan = self._room.plan(stream)
         return Start(plan, Directory.create(self._out, plan, False), stream)
 
     def _resumed(self) -> Start:
         """The run that is there, if it learns from this source."""
         room, plan = Directory.open(self._out)
         self._room.check(plan)
-        plan = plan.trusted(self._room.model)
+        plan = plan.trusted(self._room.wanted.model)
         room.lock()
         kept = kept_in(room)
         extra = {} if kept is None else kept.extra
@@ -160,11 +148,11 @@ class ManyStreams:
             known |= keys_in(intake.journal.path, self._key, offset)
             intake.keys = Keys(self._key, max_keys, known)
 
-    def run(self, wanted: Wanted, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
+    def run(self, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
         """Until somebody asks to stop; returns the exit status."""
         from rmcvi.app.serve.learned import Many
 
-        shard = self._shard or self._begun(wanted, progress)
+        shard = self._shard or self._begun(progress)
         path = self.estimates
         hub.begin(Many(shard), last_lines(path, path.stat().st_size, PAST))
         shard.published = hub.publish
@@ -176,21 +164,21 @@ class ManyStreams:
             shard.close()
         return stopper.status
 
-    def _begun(self, wanted: Wanted, progress: Progress) -> Shard:
+    def _begun(self, progress: Progress) -> Shard:
         """A new fleet, once the first stream is known."""
-        plan = wanted.plan(self._room.place, self._first(wanted))
+        plan = self._room.plan(self._first())
         FleetPlan(plan, self._key, 1).write(self._out)
         progress.say([*plan.assumed, f"Streams: by {self._key!r}."])
         return self._open()
 
     def _open(self) -> Shard:
-        return Shard(self._out, 0, self._room.model, self._room.pace)
+        return Shard(self._out, 0, self._room.wanted.model, self._room.pace)
 
-    def _first(self, wanted: Wanted) -> Stream:
+    def _first(self) -> Stream:
         """The first stream, when it has some rows."""
         place, pace = self._room.place, self._room.pace
         while True:
-            first = first_stream(wanted.read(place, pace), self._key)
+            first = first_stream(self._room.read(self._key), self._key)
             with open(place, "rb") as file:
                 many = sum(1 for _ in islice(file, HEAD)) == HEAD
             if many or pace.stop() or len(first.head(LEAST)) >= LEAST:

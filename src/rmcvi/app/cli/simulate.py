@@ -10,7 +10,8 @@ import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.options import one_of
+from rmcvi.app.cli.groups import grouped
+from rmcvi.app.cli.options import Seed, one_of
 from rmcvi.app.run import settings, zoo
 from rmcvi.app.run.output import csv_line, to_stdout
 from rmcvi.app.run.speech import Refusal
@@ -29,19 +30,30 @@ rmcvi simulate seasonal --fail y2:300:60:freeze | rmcvi learn - --format csv
 KINDS = ("freeze", "zero", "noise", "drift", "spikes", "gone")
 
 
+@dataclass(frozen=True)
+class Size:
+    """How much is drawn, and from which seed."""
+
+    rows: Annotated[int, typer.Option(help="How many rows.", min=1)] = 1000
+    columns: Annotated[int, typer.Option(help="How many observed columns.", min=1)] = 3
+    seed: Seed = 0
+
+
 @app.command(epilog=EXAMPLES)
+@grouped
 def simulate(
     model: Annotated[str, typer.Argument(help="A name as for `rmcvi learn`, or my.toml.")],
-    rows: Annotated[int, typer.Option(help="How many rows.", min=1)] = 1000,
-    columns: Annotated[int, typer.Option(help="How many observed columns.", min=1)] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
     missing: Annotated[float, typer.Option(help="Share of values to leave out.")] = 0.0,
     fail: Annotated[
         list[str] | None,
         typer.Option(help="COLUMN:START:LENGTH:KIND; freeze, zero, noise, drift, spikes or gone."),
     ] = None,
     states: Annotated[bool, typer.Option("--states", help="Add the hidden states.")] = False,
-    out: Annotated[Path | None, typer.Option(help="File to write (standard output).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write (default: standard output).")
+    ] = None,
+    *,
+    size: Size,
 ) -> None:
     """Simulate an hourly stream and write it as CSV: time, y1, y2, ...
 
@@ -50,9 +62,9 @@ def simulate(
     if not 0.0 <= missing < 1.0:
         raise Refusal(f"--missing: got {missing:g}, expected a share of at least 0 and below 1")
     failures = [Failure.parse(text) for text in fail or []]
-    hidden, values = _draw(model, rows, columns, seed)
+    hidden, values = _draw(model, size)
     names = [f"y{i + 1}" for i in range(values.shape[1])]
-    rng = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([size.seed, 1])
     for failure in failures:
         failure.apply(values, names, rng)
     punch(values, missing, rng)
@@ -75,18 +87,18 @@ def table(names: list[str], values: np.ndarray) -> str:
     return "".join(lines)
 
 
-def _draw(model: str, rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _draw(model: str, size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Hidden states and observations."""
     if ":" in model:
         raise Refusal(f"simulate: got {model!r}, expected a name or a TOML file")
     config = settings.validated(zoo.parse(model), "model")
     if config.model == "seasonal":
-        return np.zeros((rows, 0)), rhythm(rows, columns, seed)
+        return np.zeros((size.rows, 0)), rhythm(size.rows, size.columns, size.seed)
     try:
-        law = zoo.make_model(config, columns, 0)
+        law = zoo.make_model(config, size.columns, 0)
     except ValueError as error:
         raise Refusal(f"model {config.model!r}: {error}") from None
-    xs, ys = draw(law, jax.random.key(seed), rows)
+    xs, ys = draw(law, jax.random.key(size.seed), size.rows)
     return np.array(xs, float), np.array(ys, float)
 
 

@@ -29,7 +29,7 @@ Rows = tuple[list[str], list[list[Any]]]
 def smooth(
     directory: RunDirectory,
     lag: Annotated[
-        int | None, typer.Option(help="Rows to look back (all that are kept).", min=0)
+        int | None, typer.Option(help="Rows to look back (default: all that are kept).", min=0)
     ] = None,
     whole: Annotated[
         bool, typer.Option("--all", help="Hidden states of all rows; reads the source again.")
@@ -39,8 +39,8 @@ def smooth(
 ) -> None:
     """Estimate the last rows again, given all rows up to now.
 
-    Values that came are shown as they are, missing ones as they are estimated, each with its band.
-    Models with a hidden state show that, too.
+    A missing value is shown as it is estimated, with its band; an observed one as it came, so that
+    its mean, low and high are the value itself. Models with a hidden state show that, too.
     """
     form = one_of("--format", format, SHAPES) or "table"
     run = Opened(directory, model)

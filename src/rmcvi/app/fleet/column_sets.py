@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from rmcvi.app.sources import KeyedStream, Rules, Schema
-from rmcvi.app.sources.keyed import HEAD
+from rmcvi.app.sources.one_stream import HEAD
 from rmcvi.app.sources.source import Source
 
 SHARE = 0.05

@@ -1,10 +1,12 @@
 """What a person sees on standard error: what was assumed, a line while it runs, a summary."""
 
 import math
+import re
 import shutil
 import sys
 import time
 from collections.abc import Iterable
+from textwrap import fill
 from typing import Any
 
 from rich.console import Console
@@ -82,10 +84,17 @@ class Progress:
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """Scores, what is wrong with them, and alarms."""
     console.print(scores_table(summary))
-    for sentence in summary["remarks"]:
-        console.print(printable(sentence), markup=False)
-    for line in alarm_lines(summary["alarms"]):
-        console.print(printable(line), markup=False)
+    for sentence in (*summary["remarks"], *alarm_lines(summary["alarms"])):
+        tell(console, sentence)
+
+
+def tell(console: Console, sentence: str) -> None:
+    """A sentence, wrapped in a terminal but not within 10 000, and on one line elsewhere."""
+    text = printable(sentence)
+    if console.is_terminal:
+        bound = re.sub(r"(?<=\d) (?=\d{3}\b|%)", "\xa0", text)
+        text = fill(bound, console.width, break_on_hyphens=False).replace("\xa0", " ")
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def alarm_lines(alarms: dict[str, int]) -> list[str]:
@@ -108,7 +117,7 @@ def scores_table(summary: dict[str, Any]) -> Table:
     """Scores by column and overall."""
     rows, seconds = summary["rows"], summary["seconds"]
     missing = summary["missing_share"] or 0.0
-    title = f"{rows} rows, {100 * missing:.1f} % of values missing, {seconds:.1f} s"
+    title = f"{rows} rows, {100 * missing:.1f} % of values missing, learned in {seconds:.1f} s"
     table = Table(title=title, title_justify="left")
     table.add_column("column")
     lost = ("not predicted",) if summary["lost_predictions"] else ()

@@ -17,6 +17,7 @@ from rmcvi.app.run.season import Season
 from rmcvi.app.run.settings import ZOO, Config, Family, from_toml, named, validated
 from rmcvi.app.run.speech import Refusal
 from rmcvi.contract import AbstractLearner
+from rmcvi.core.checks import check_instance
 from rmcvi.learners import OnlineEstimator
 from rmcvi.learners.emissions import Emission, EmissionLearner
 from rmcvi.learners.seasonal import SeasonalLearner
@@ -96,9 +97,10 @@ def call(plain: dict[str, Any], columns: int, inputs: int) -> AbstractLearner:
         except (ImportError, AttributeError, ValueError) as error:
             raise Refusal(f"--model {plain['model']}: {error}") from None
         learner = make(columns, inputs)
-    if not isinstance(learner, AbstractLearner):
-        got = type(learner).__name__
-        raise Refusal(f"--model {plain['model']}: got {got}, expected an rmcvi.AbstractLearner")
+    try:
+        check_instance(f"--model {plain['model']}", learner, AbstractLearner)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
     return learner
 
 

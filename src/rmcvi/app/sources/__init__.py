@@ -14,11 +14,11 @@ from rmcvi.app.sources.examination import doctor as doctor
 from rmcvi.app.sources.follow import Pace as Pace
 from rmcvi.app.sources.formats import Format as Format
 from rmcvi.app.sources.keyed import KeyedStream as KeyedStream
-from rmcvi.app.sources.keyed import first_stream as first_stream
 from rmcvi.app.sources.lines import Readable as Readable
 from rmcvi.app.sources.observation import Observation as Observation
 from rmcvi.app.sources.observation import Position as Position
 from rmcvi.app.sources.observation import observations as observations
+from rmcvi.app.sources.one_stream import first_stream as first_stream
 from rmcvi.app.sources.reader import Rules as Rules
 from rmcvi.app.sources.reader import Stream as Stream
 from rmcvi.app.sources.reader import open_source as open_source

@@ -80,14 +80,6 @@ class Scaling:
         path = np.cumsum(_FADE ** np.arange(len(ahead))) - 1.0
         return self.inverse(ahead) + path[:, None] * np.where(self.trending, self.trend, 0.0)
 
-    def inverse_scale(self, spread: ArrayLike | float) -> np.ndarray:
-        """Standard deviations, or other lengths, in raw units."""
-        return self.scale * np.asarray(spread, float)
-
-    def inverse_interval(self, low: ArrayLike, high: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Intervals in raw units."""
-        return self.inverse(low), self.inverse(high)
-
     def log_jacobian(self, y: ArrayLike) -> float:
         """What to add to log p(z) for log p(y): minus the log scales of the observed columns."""
         seen = ~np.isnan(np.asarray(y, float) + self.mean + self.scale)
@@ -96,6 +88,12 @@ class Scaling:
     def freeze(self) -> "Scaling":
         """The same, never to move again; a warm-up ends with the values it has."""
         return replace(begin(self, ~self.ready), frozen=True)
+
+    def as_it_comes(self) -> "Scaling":
+        """Values as they are, never to be scaled."""
+        return replace(
+            self, mean=np.zeros_like(self.mean), scale=np.ones_like(self.scale), frozen=True
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, None for NaN; floats survive to the bit."""

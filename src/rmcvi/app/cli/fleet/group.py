@@ -1,5 +1,6 @@
 """The verbs of `rmcvi fleet`, and the options that they share."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,15 +49,23 @@ fleet = typer.Typer(
 app.add_typer(fleet, name="fleet")
 
 FleetDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a fleet.")]
-Shards = Annotated[
-    int | None, typer.Option(min=1, help="Parts that learn side by side (the cores there are).")
-]
-Address = Annotated[
-    str | None, typer.Option(help="Of a Ray cluster, such as auto; without it, processes here.")
-]
-Resident = Annotated[
-    int | None,
-    typer.Option(
-        min=2, help="Streams that each shard has in memory; idle ones wait on disk (all in memory)."
-    ),
-]
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """Where a fleet learns."""
+
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parts that learn side by side (default: one per core)."),
+    ] = None
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, such as auto (default: processes here).")
+    ] = None
+    resident: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Streams that each shard keeps in memory; idle ones wait on disk (default: all).",
+        ),
+    ] = None

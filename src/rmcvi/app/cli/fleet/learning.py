@@ -2,68 +2,50 @@
 
 import os
 import shutil
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rmcvi.app.cli.fleet.group import LEARN, Address, FleetDirectory, Resident, Shards, fleet
+from rmcvi.app.cli.fleet.group import LEARN, FleetDirectory, ShardOptions, fleet
 from rmcvi.app.cli.fleet.watching import run_shards
-from rmcvi.app.cli.options import (
-    BAD_ROWS,
-    Calendar,
-    Columns,
-    InputColumns,
-    Level,
-    OnBadRow,
-    Quiet,
-    SameModel,
-    Seasons,
-    Seed,
-    Sensitivity,
-    Times,
-    a_level,
-    a_sensitivity,
-    listed,
-    one_of,
-    times,
-)
+from rmcvi.app.cli.groups import LearnOptions, grouped
+from rmcvi.app.cli.options import Quiet, SameModel, one_of
 from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.column_sets import column_sets
 from rmcvi.app.fleet.plan import FLEET, FORMS, FleetPlan
 from rmcvi.app.fleet.resharding import reshard
-from rmcvi.app.run.plan import SENSITIVITY, make_plan
 from rmcvi.app.run.speech import Refusal, printable, say
-from rmcvi.app.sources import first_stream, read
+from rmcvi.app.sources import first_stream
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What a fleet writes."""
+
+    format: Annotated[
+        str, typer.Option(help="Of the estimates: jsonl, or parquet (a folder of parts).")
+    ] = "jsonl"
+    checkpoint_every: Annotated[
+        int, typer.Option(help="Rows of a shard between checkpoints.", min=1)
+    ] = 100_000
+    force: Annotated[bool, typer.Option("--force", help="Replace the fleet that is there.")] = False
+
+    def __post_init__(self) -> None:
+        one_of("--format", self.format, FORMS)
 
 
 @fleet.command(LEARN)
+@grouped
 def learn(
-    source: Annotated[str, typer.Argument(help="As of `rmcvi learn`; - needs --shards 1.")],
+    source: Annotated[str, typer.Argument(help="As for `rmcvi learn`; - needs --shards 1.")],
+    *,
     key: Annotated[str, typer.Option(help="The column that tells the streams apart.")],
     out: Annotated[Path, typer.Option(help="Directory of the fleet.")],
-    columns: Columns = None,
-    inputs: InputColumns = None,
-    calendar: Calendar = None,
-    time: Times = None,
-    season: Seasons = None,
-    model: Annotated[str, typer.Option(help="As of `rmcvi learn`.")] = "seasonal",
-    level: Level = 0.9,
-    seed: Seed = 0,
-    shards: Shards = None,
-    address: Address = None,
-    on_bad_row: OnBadRow = "error",
-    sensitivity: Sensitivity = SENSITIVITY,
-    format: Annotated[
-        str, typer.Option(help="Of the estimates: jsonl, or parquet (a folder of parts).")
-    ] = "jsonl",
-    checkpoint_every: Annotated[
-        int, typer.Option(help="Rows of a shard between checkpoints.", min=1)
-    ] = 100_000,
-    resident: Resident = None,
-    force: Annotated[bool, typer.Option(help="Replace the fleet that is there.")] = False,
+    wanted: LearnOptions,
+    sharding: ShardOptions,
+    output: OutputOptions,
     quiet: Quiet = False,
 ) -> int:
     """Learn every stream of a source: predict each row, score the prediction, then learn.
@@ -72,44 +54,21 @@ def learn(
     estimates-*.jsonl in the directory, one file per shard, each line with its key; or to folders
     of Parquet files.
     """
-    bad = one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "error"
-    form = one_of("--format", format, FORMS) or "jsonl"
-    number = _number(shards, source)
-    found = read(
-        source,
-        columns=listed(columns) or None,
-        inputs=listed(inputs),
-        time=times(time),
-        on_bad_row=bad,
-        ignored=[key],
-    )
+    number = _number(sharding.shards, source)
+    found = wanted.read(source, ignored=[key])
     first = first_stream(found, key)
-    plan = make_plan(
-        source,
-        first,
-        model,
-        a_level(level),
-        seed,
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        calendar=listed(calendar),
-        season=listed(season),
-        follow=False,
-        on_bad_row=bad,
-        limit=None,
-        checkpoint_every=checkpoint_every,
-        sensitivity=a_sensitivity(sensitivity),
-    )
+    plan = wanted.plan(source, first, checkpoint_every=output.checkpoint_every)
     if "key" in plan.columns:
         raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
-    _clear(out, force)
+    _clear(out, output.force)
     places = column_sets(found.source, first.schema, key, found.rules)
     sets = tuple(tuple(plan.columns[i] for i in own) for own in places[:-1])
-    chosen = FleetPlan(plan, key, number, form=form, resident=resident, sets=sets)
+    chosen = FleetPlan(plan, key, number, form=output.format, resident=sharding.resident, sets=sets)
     chosen.write(out)
     if not quiet:
         for sentence in (*plan.assumed, f"Streams: by {key!r}; shards: {number}."):
             say(printable(sentence))
-    return run_shards(out, chosen, address, model, quiet)
+    return run_shards(out, chosen, sharding.address, wanted.model, quiet)
 
 
 def _number(shards: int | None, source: str) -> int:
@@ -133,11 +92,11 @@ def _clear(out: Path, force: bool) -> None:
 
 
 @fleet.command()
+@grouped
 def resume(
     directory: FleetDirectory,
-    shards: Shards = None,
-    address: Address = None,
-    resident: Resident = None,
+    *,
+    sharding: ShardOptions,
     quiet: Quiet = False,
     model: SameModel = None,
 ) -> int:
@@ -148,14 +107,16 @@ def resume(
     """
     plan = FleetPlan.read(directory)
     plan.plan.trusted(model)
-    if resident is not None:
-        plan = replace(plan, resident=resident)
+    if sharding.resident is not None:
+        plan = replace(plan, resident=sharding.resident)
         plan.write(directory)
-    number = plan.shards if shards is None else _number(shards, plan.plan.source)
+    number = plan.shards
+    if sharding.shards is not None:
+        number = _number(sharding.shards, plan.plan.source)
     if number != plan.shards:
 
         def onward(place: Any) -> Any:
-            return engines.run(directory, plan.shards, model, place, address)
+            return engines.run(directory, plan.shards, model, place, sharding.address)
 
         plan = reshard(directory, plan, number, onward)
-    return run_shards(directory, plan, address, model, quiet)
+    return run_shards(directory, plan, sharding.address, model, quiet)

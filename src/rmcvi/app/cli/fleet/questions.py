@@ -12,6 +12,7 @@ from rmcvi.app.cli.fleet.group import FleetDirectory, fleet
 from rmcvi.app.cli.options import SameModel, a_level, one_of
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.run.output import SHAPES, moment, write_rows
+from rmcvi.app.run.progress import tell
 from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.app.sources import Schema
 from rmcvi.core.files import to_json
@@ -33,7 +34,8 @@ def forecast(
     key: Annotated[str, typer.Option(help="Whose rows to forecast.")],
     horizon: Annotated[int, typer.Option(help="Rows to forecast.", min=1)] = 24,
     level: Annotated[
-        float | None, typer.Option(help="Probability that a value is in its band (the fleet's).")
+        float | None,
+        typer.Option(help="Probability that a value is in its band (default: the fleet's)."),
     ] = None,
     format: Annotated[str, typer.Option(help="csv, jsonl or table.")] = "table",
     model: SameModel = None,
@@ -72,7 +74,7 @@ def inspect(
         return
     console = Console(highlight=False)
     for sentence in opened.sentences():
-        console.print(printable(sentence), markup=False)
+        tell(console, sentence)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ranked[0] if ranked else ():
         head = HEADS.get(name, name.replace("_", " "))

@@ -60,11 +60,11 @@ function drawAll(all = false) {
   later = setTimeout(drawRest, 150);
   markView();
   const [a, b] = ends();
-  let text = `Rows ${a} to ${b}`;
-  if (data.time) {
-    const [start, end] = places().map((i) => timeWords(data.time[i]));
-    text += ` · ${start} to ${end}${meta.zoned ? " UTC" : ""}`;
-  }
+  const [from, to] = places(), last = meta.rows - 1;
+  const named = (i) => data.time ? timeWords(data.time[i]) : data.row[i];
+  let text = from > last ? "Forecast" : `Rows ${a} to ${data.row[Math.min(to, last)]}`;
+  if (data.time) text += ` · ${named(from)} to ${named(from > last ? to : Math.min(to, last))}${meta.zoned ? " UTC" : ""}`;
+  if (from <= last && to > last) text += ` · forecast to ${named(to)}`;
   host("range").textContent = text;
   root.dataset.view = `${a}-${b}`;
   root.dataset.charts = charts.length;

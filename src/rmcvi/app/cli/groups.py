@@ -1,0 +1,130 @@
+"""Options that belong together are one argument of a command, and are declared once."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from rmcvi.app.cli.options import (
+    BAD_ROWS,
+    Calendar,
+    Columns,
+    InputColumns,
+    Level,
+    NoReport,
+    OnBadRow,
+    OpenReport,
+    Quiet,
+    Seasons,
+    Seed,
+    Sensitivity,
+    Times,
+    a_level,
+    a_sensitivity,
+    listed,
+    one_of,
+    row_format,
+    times,
+)
+from rmcvi.app.run.plan import SENSITIVITY, Plan, make_plan
+from rmcvi.app.sources import Stream, read
+
+
+def grouped(command: Callable[..., int | None]) -> Callable[..., Any]:
+    """The command with one option for each field of its arguments that are dataclasses."""
+    groups: dict[str, Any] = {}
+    options: list[inspect.Parameter] = []
+    hints = get_type_hints(command, include_extras=True)
+    for name, parameter in inspect.signature(command).parameters.items():
+        if not dataclasses.is_dataclass(hints[name]):
+            options.append(parameter.replace(annotation=hints[name]))
+            continue
+        groups[name] = hints[name]
+        of = get_type_hints(hints[name], include_extras=True)
+        for field in dataclasses.fields(groups[name]):
+            options.append(
+                parameter.replace(name=field.name, default=field.default, annotation=of[field.name])
+            )
+    signature = inspect.Signature(options)
+
+    def run(*words: Any, **given: Any) -> int | None:
+        bound = signature.bind(*words, **given)
+        bound.apply_defaults()
+        said = dict(bound.arguments)
+        for name, group in groups.items():
+            said[name] = group(**{f.name: said.pop(f.name) for f in dataclasses.fields(group)})
+        return command(**said)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    vars(run)["__signature__"] = signature
+    return run
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """What is learned from a source, and how: options of `learn`, `fleet` and `serve`."""
+
+    columns: Columns = None
+    inputs: InputColumns = None
+    calendar: Calendar = None
+    time: Times = None
+    season: Seasons = None
+    model: Annotated[
+        str | None,
+        typer.Option(help="A name as in `rmcvi learn --help`, my.toml, or my_module:make."),
+    ] = "seasonal"
+    level: Level = 0.9
+    seed: Seed = 0
+    on_bad_row: OnBadRow = "error"
+    sensitivity: Sensitivity = SENSITIVITY
+
+    def __post_init__(self) -> None:
+        a_level(self.level)
+        a_sensitivity(self.sensitivity)
+        one_of("--on-bad-row", self.on_bad_row, BAD_ROWS)
+
+    def read(self, source: str, **more: Any) -> Stream:
+        """The source, looked at as far as its first rows."""
+        return read(
+            source,
+            columns=listed(self.columns) or None,
+            inputs=listed(self.inputs),
+            time=times(self.time),
+            on_bad_row=self.on_bad_row,
+            **more,
+        )
+
+    def plan(self, source: str, stream: Stream, **more: Any) -> Plan:
+        """For rows such as the first ones; `more` are options of the run."""
+        options: dict[str, Any] = {
+            "calendar": listed(self.calendar),
+            "season": listed(self.season),
+            "follow": False,
+            "on_bad_row": self.on_bad_row,
+            "limit": None,
+            "checkpoint_every": 500,
+            "sensitivity": self.sensitivity,
+        }
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        model = self.model or "seasonal"
+        return make_plan(source, stream, model, self.level, self.seed, now, **options | more)
+
+
+@dataclass(frozen=True)
+class DisplayOptions:
+    """What `learn` and `resume` tell beside the files of a run."""
+
+    format: Annotated[
+        str | None, typer.Option(help="Write rows to standard output, too: jsonl or csv.")
+    ] = None
+    quiet: Quiet = False
+    no_report: NoReport = False
+    open_report: OpenReport = False
+
+    def __post_init__(self) -> None:
+        row_format(self.format)

@@ -107,6 +107,13 @@ def serve(
     max_connections: Annotated[
         int, typer.Option(help="Most requests at a time, open pages among them.", min=1)
     ] = 500,
+    keep_rows: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE|DAYS",
+            help="Rows that were learned from and are kept: 10GB, 30d or all.",
+        ),
+    ] = "10GB",
     quiet: Quiet = False,
 ) -> int:
     """Learn from rows as they come, and show them: a page, an API and metrics on one port.
@@ -121,8 +128,9 @@ def serve(
         from rmcvi.app.serve.hub import Hub
         from rmcvi.app.serve.inlets import SCHEMES, inlet_of
         from rmcvi.app.serve.intake import Intake, Rate
-        from rmcvi.app.serve.journal import MARK, Journal
+        from rmcvi.app.serve.journal import MARK, PART, Journal
         from rmcvi.app.serve.outlets import Sender, check_outlet
+        from rmcvi.app.serve.parts import Keep, Keeper
         from rmcvi.app.serve.server import Service
         from rmcvi.app.serve.webhook import Webhook
     except ImportError as error:
@@ -146,13 +154,14 @@ def serve(
             "inputs": listed(inputs),
             "time": times(time),
             "on_bad_row": one_of("--on-bad-row", on_bad_row, BAD_ROWS) or "skip",
-            "ignored": [MARK] if key is None else [MARK, key],
+            "ignored": [MARK, PART] if key is None else [MARK, PART, key],
         },
         {"calendar": listed(calendar), "season": listed(season)},
         model,
         a_level(level),
         a_sensitivity(sensitivity),
     )
+    keep = Keep.of(keep_rows)
     if not any((out / name).exists() for name in (RUN, FLEET)):
         check_free(out, force=False)
     stopper = Stopper()
@@ -169,6 +178,7 @@ def serve(
     with ExitStack() as parts:
         if intake is not None:
             parts.callback(intake.journal.close)
+            parts.callback(Keeper(intake.journal, keep).close)
         work.prepare(intake, max_keys)
         service = Service(hub, intake, inlet, (host, port), max_connections)
         parts.callback(service.close)

@@ -91,13 +91,13 @@ class OneStream:
 
     def run(self, wanted: Wanted, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
         """Until somebody asks to stop; returns the exit status."""
-        from rmcvi.app.serve.hub import HISTORY
         from rmcvi.app.serve.learned import One
+        from rmcvi.app.serve.past import DAY
 
         start = self._resumed() if (self._out / RUN).exists() else self._begun(wanted)
         kept = {} if start.kept is None else start.kept.extra
         length = kept.get("bytes", {}).get(ESTIMATES, 0)
-        past = last_lines(self._out / ESTIMATES, length, HISTORY) if length else []
+        past = last_lines(self._out / ESTIMATES, length, DAY) if length else []
 
         def begun(engine: Engine) -> None:
             hub.begin(One(engine), past)

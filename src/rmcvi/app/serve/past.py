@@ -1,4 +1,4 @@
-"""The day before the last rows, as much of it as a screen can show: a span for each minute."""
+"""The day before the last rows, as much of it as a screen can show: a span for two minutes."""
 
 import json
 from collections import deque
@@ -7,8 +7,8 @@ from typing import Any
 
 from rmcvi.core.files import to_json
 
-EACH, DAY = 60, 86_400
-"""Rows of a span: a minute of seconds; rows before the last ones that spans are kept of."""
+EACH, DAY = 120, 86_400
+"""Rows of a span: two minutes of seconds; rows before the last ones that spans are kept of."""
 MEAN = ".mean"
 
 
@@ -22,7 +22,7 @@ class Past:
         """The span of some lines: where it begins and ends, and for each column the least and the
         greatest value, the outer ends of the bands, and the mean expectation.
         """
-        rows = [json.loads(line) for line in lines]
+        rows = json.loads(f"[{','.join(lines)}]")
         first, last = rows[0], rows[-1]
         names = [name.removesuffix(MEAN) for name in first if name.endswith(MEAN)]
         span = {"row": first["row"], "last": last["row"], "time": first["time"]}

@@ -1,5 +1,5 @@
 "use strict";
-const SPANS = 1440, AHEAD = 24, AGAIN = 30000, OFTEN = 250;
+const SPANS = 720, AHEAD = 24, AGAIN = 30000, OFTEN = 250;
 const byId = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const make = (tag, text, kind) => {
@@ -13,7 +13,7 @@ const percent = (v) => (v === null || v === undefined ? "–" : `${(100 * v).toF
 const chosen = () => new URLSearchParams(location.hash.slice(1)).get("key") || "";
 const of = (path, key = chosen()) => (key ? `${path}${path.includes("?") ? "&" : "?"}key=${encodeURIComponent(key)}` : path);
 let stop = new AbortController(), found = null;
-let rows = [], past = [], about = { columns: [] }, ahead = null, charts = [], drawn = "", pending = false, pause = 500, asked = 0, shownAt = 0;
+let rows = [], past = [], about = { columns: [] }, ahead = null, charts = [], drawn = "", pending = false, pause = 500, asked = 0, shownAt = 0, whole = false;
 
 const say = (text, bad) => { byId("state").textContent = text; byId("state").className = bad ? "bad" : ""; };
 const headers = () => {
@@ -185,19 +185,19 @@ function coming() {
 // Times of the spans, the rows and what is ahead: the same for all columns. A span has two points, its least and its greatest.
 function axis() {
   const timed = rows.length > 0 && rows.every((row) => row.time !== null), next = coming();
-  const x = [];
-  past.forEach((span) => x.push(timed ? seconds(span.time) : span.row, timed ? seconds(span.end) : span.last));
+  const x = [], spans = whole ? past : [];
+  spans.forEach((span) => x.push(timed ? seconds(span.time) : span.row, timed ? seconds(span.end) : span.last));
   rows.forEach((row) => { if (row.at === undefined) row.at = seconds(row.time); x.push(timed ? row.at : row.row); });
   if (next) next.time.forEach((time, i) => x.push(timed ? seconds(time) : next.row + i + 1));
-  return { timed, next, x };
+  return { timed, next, x, spans };
 }
 
-function series(column, k, { x, next }) {
-  const least = [0, 1], places = { low: [2, 2], high: [3, 3], mean: [4, 4], value: least };
-  const spans = (part) => past.flatMap((span) => { const known = span.columns[column]; return known ? places[part].map((i) => known[i]) : [null, null]; });
+function series(column, k, { x, next, spans }) {
+  const places = { low: [2, 2], high: [3, 3], mean: [4, 4], value: [0, 1] };
+  const earlier = (part) => spans.flatMap((span) => { const known = span.columns[column]; return known ? places[part].map((i) => known[i]) : [null, null]; });
   const after = (part) => (next ? next[part].map((row) => row[k]) : []);
   const nothing = Array(x.length - (next ? next.mean.length : 0)).fill(null), none = next ? Array(next.mean.length).fill(null) : [];
-  const before = (part) => { const name = named(column, part); return spans(part).concat(rows.map((row) => row[name]), none); };
+  const before = (part) => { const name = named(column, part); return earlier(part).concat(rows.map((row) => row[name]), none); };
   return [x, ...["low", "high", "mean", "value"].map(before), ...["low", "high", "mean"].map((part) => nothing.concat(after(part)))];
 }
 
@@ -258,6 +258,8 @@ function show() {
   });
   const shape = JSON.stringify([about.key, about.columns]);
   if (shape !== drawn) { seen.disconnect(); byId("charts").replaceChildren(); charts = about.columns.map(place); drawn = shape; }
+  byId("whole").hidden = !past.length;
+  byId("whole").textContent = whole ? "Show the last rows" : "Show more of the past";
   const at = axis();
   charts.forEach((own, k) => { if (own.visible) draw(own, k, at); });
   document.documentElement.dataset.rows = String(last.row);
@@ -267,6 +269,7 @@ function show() {
 addEventListener("hashchange", again);
 byId("find").addEventListener("input", () => { if (found) showStreams(found); });
 addEventListener("resize", () => charts.forEach(({ drawing, plot }) => { if (drawing) drawing.setSize({ width: plot.clientWidth, height: 190 }); }));
+byId("whole").addEventListener("click", () => { whole = !whole; show(); });
 byId("streams").addEventListener("click", (event) => { const row = event.target.closest("tr[data-key]"); if (row) choose(row.dataset.key); });
 byId("alarms").addEventListener("click", (event) => {
   const button = event.target.closest("button"), item = event.target.closest("li");

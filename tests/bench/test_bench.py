@@ -29,7 +29,7 @@ KEYS = {
     "rivals": {"speedups"},
     "fleet": {"throughput_1", "throughput_3", "gain_3"},
     "pipeline": {"cli_over_scan", "update_over_compute", "fleet_speedup_1", "fleet_speedup_8"},
-    "live": {"median_ms", "p99_ms", "rows_per_second"},
+    "live": {"median_ms", "p99_ms", "rows_per_second", "processor_us_per_row"},
 }
 ALWAYS = {"name", "quick", "rows", "targets", "machine"}
 

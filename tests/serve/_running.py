@@ -48,8 +48,10 @@ def row(i: int) -> dict[str, Any]:
 class Running:
     """`rmcvi serve http` as a process."""
 
-    def __init__(self, folder: Path, *words: str):
-        command = [sys.executable, "-m", "rmcvi", "serve", "http", "--out", "run", "--port", "0"]
+    def __init__(self, folder: Path, *words: str, before: str = "pass"):
+        """`before`: what is done in the process before it begins."""
+        program = f"import sys; {before}; from rmcvi.app.cli import main; sys.exit(main())"
+        command = [sys.executable, "-c", program, "serve", "http", "--out", "run", "--port", "0"]
         command += words
         environment = os.environ | {"JAX_ENABLE_X64": "1"}
         self.process = subprocess.Popen(

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from rmcvi.app.serve.hub import BEHIND, HISTORY, LEAST, Hub
+from rmcvi.app.serve.past import EACH, Past
 
 
 def line(row: int, key: str = "", *alarms: str) -> str:
@@ -43,18 +44,31 @@ def test_a_page_is_told_of_its_stream_alone(tmp_path: Path) -> None:
     assert [row["key"] for row in told["rows"]] == ["b"]
 
 
+def value(row: int, **more: float | None) -> str:
+    plain = {"row": row, "time": None, "alarms": [], "a": float(row % 7), "a.mean": 3.0}
+    return json.dumps(plain | {"a.low": -1.0, "a.high": 9.0} | more) + "\n"
+
+
 def test_what_is_kept(tmp_path: Path) -> None:
-    """An hour of seconds of one stream, less of each if they are many."""
+    """The last rows, spans of a day before them; less of each stream if they are many."""
     one = Hub(tmp_path)
-    one.publish(None, "".join(line(i) for i in range(HISTORY + 9)))
-    assert len(one.lines()) == HISTORY
+    rows = HISTORY + 3 * EACH + 9
+    one.publish(None, "".join(value(i, **({"a": 99.0} if i == EACH else {})) for i in range(rows)))
+    told = json.loads(one.snapshot())
+    assert [row["row"] for row in told["rows"]] == list(range(3 * EACH, rows))
+    assert [(span["row"], span["last"]) for span in told["past"]] == [
+        (k * EACH, (k + 1) * EACH - 1) for k in range(3)
+    ]
+    assert told["past"][1]["columns"]["a"] == [0.0, 99.0, -1.0, 9.0, 3.0]
+    empty = Past().add([value(i, **{"a": None, "a.mean": None}) for i in range(2)])
+    assert empty["columns"]["a"] == [None, None, -1.0, 9.0, None]
     many = Hub(tmp_path, keyed=True)
     keys = [f"{i}" for i in range(20_000)]
     many.publish(keys, "".join(line(1, key) for key in keys))
-    for row in range(2, 2 * LEAST):
+    for row in range(2, 4 * LEAST):
         many.publish(["7"], line(row, "7"))
-    assert len(many.lines("7")) == LEAST
-    assert many.latest("7") == json.loads(line(2 * LEAST - 1, "7"))
+    assert LEAST <= len(many.lines("7")) < LEAST + EACH
+    assert many.latest("7") == json.loads(line(4 * LEAST - 1, "7"))
 
 
 def test_an_episode_that_comes_again_is_told_again(tmp_path: Path) -> None:

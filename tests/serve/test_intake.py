@@ -38,11 +38,23 @@ def test_what_is_taken(payload: bytes, is_csv: bool, rows: list[Any] | None) -> 
     assert rows_of(payload, is_csv) == (csv if rows is None else rows)
 
 
-JUNK = [b"", b"\xff", b"junk", b"[]", b"{}", b'{"a": [1]}', b'{"a": 1e999}', b"[" * 10**5, b"null"]
+JUNK = [
+    b"",
+    b"\xff",
+    b"junk",
+    b"[]",
+    b"{}",
+    b'{"a": [1]}',
+    b'{"a": 1e999}',
+    b"[" * 10**5,
+    b"null",
+    b"1e999",
+    b"NaN",
+]
 WIDE = json.dumps({str(i): i for i in range(5000)}).encode()
 
 
-@pytest.mark.parametrize("payload", [*JUNK, WIDE, b" " * (MOST_BYTES + 1)], ids=range(11))
+@pytest.mark.parametrize("payload", [*JUNK, WIDE, b" " * (MOST_BYTES + 1)], ids=range(13))
 def test_what_is_refused(payload: bytes) -> None:
     with pytest.raises(Unreadable):
         rows_of(payload)

@@ -3,6 +3,7 @@
 import errno
 import hmac
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,12 @@ def test_a_webhook_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Webhook("file:///etc/passwd")
 
 
+def waiting(service: Running) -> float:
+    found = re.search(r"^rmcvi_rows_waiting (.*)$", ask(service.port, "/metrics")[1], re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
     """Starts the service; none outlives the test."""
@@ -196,7 +203,9 @@ def test_killed_it_goes_on_to_the_byte(
     assert ask(first.port, "/rows", [row(i) for i in range(60, 90)], **JSON)[0] == 202
     first.end(signal.SIGKILL)
     second = running()
+    assert waiting(second) >= 30, "starting takes longer than asking"
     second.wait_for(90)
+    assert waiting(second) == 0
     for i in range(90, 200, 10):
         ask(second.port, "/rows", [row(j) for j in range(i, i + 10)], **JSON)
     second.wait_for(200)

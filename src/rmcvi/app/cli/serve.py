@@ -65,6 +65,13 @@ class IntakeOptions:
     ] = False
     max_keys: Annotated[int, typer.Option(help="Most streams of --key.", min=1)] = 10_000
     max_rate: Annotated[float, typer.Option(help="Most rows a second.", min=1.0)] = 10_000.0
+    keep_rows: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE|DAYS",
+            help="Rows that were learned from and are kept: 10GB, 30d or all.",
+        ),
+    ] = "10GB"
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,7 @@ def serve(
         from rmcvi.app.serve.intake import Intake, Rate
         from rmcvi.app.serve.journal import Journal
         from rmcvi.app.serve.outlets import Sender, check_outlet
+        from rmcvi.app.serve.parts import Keep, Keeper
         from rmcvi.app.serve.server import Service
         from rmcvi.app.serve.webhook import Webhook
     except ImportError as error:
@@ -147,6 +155,7 @@ def serve(
     inlet = inlet_of(source) if pushed and source != HTTP else None
     if sending.to is not None:
         check_outlet(sending.to, source)
+    keep = Keep.of(rows.keep_rows)
     if not any((out / name).exists() for name in (RUN, FLEET)):
         check_free(out, force=False)
     stopper = Stopper()
@@ -163,6 +172,7 @@ def serve(
     with ExitStack() as parts:
         if intake is not None:
             parts.callback(intake.journal.close)
+            parts.callback(Keeper(intake.journal, keep).close)
         work.prepare(intake, rows.max_keys)
         service = Service(hub, intake, inlet, (page.host, page.port), page.max_connections)
         parts.callback(service.close)

@@ -43,9 +43,11 @@ class Room:
 
     def read(self, *ignored: str) -> Stream:
         """The source, once its first rows are there."""
-        from rmcvi.app.serve.journal import MARK
+        from rmcvi.app.serve.journal import MARK, PART
 
-        return self.wanted.read(self.place, follow=True, pace=self.pace, ignored=[MARK, *ignored])
+        return self.wanted.read(
+            self.place, follow=True, pace=self.pace, ignored=[MARK, PART, *ignored]
+        )
 
     def plan(self, stream: Stream) -> Plan:
         """For rows such as the first ones."""
@@ -79,13 +81,13 @@ class OneStream:
 
     def run(self, hub: "Hub", stopper: Stopper, progress: Progress) -> int:
         """Until somebody asks to stop; returns the exit status."""
-        from rmcvi.app.serve.hub import HISTORY
         from rmcvi.app.serve.learned import One
+        from rmcvi.app.serve.past import DAY
 
         start = self._resumed() if (self._out / RUN).exists() else self._begun()
         kept = {} if start.kept is None else start.kept.extra
         length = kept.get("bytes", {}).get(ESTIMATES, 0)
-        past = last_lines(self._out / ESTIMATES, length, HISTORY) if length else []
+        past = last_lines(self._out / ESTIMATES, length, DAY) if length else []
 
         def begun(engine: Engine) -> None:
             hub.begin(One(engine), past)

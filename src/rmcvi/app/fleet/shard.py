@@ -260,9 +260,9 @@ class Shard:
         self.checkpoint_seconds = begun - self._saved + self._cost
 
     @property
-    def met(self) -> int:
-        """Rows that were read so far, bad ones included."""
-        return self._reader.counts.rows
+    def done(self) -> int:
+        """Rows of the source that were learned from so far, and bad ones."""
+        return self.rows - self._reader.counts.filled + self._reader.counts.skipped
 
     @property
     def left_out(self) -> int:

@@ -15,10 +15,11 @@ from typing import Any
 
 from rmcvi.app.run.scores import is_new_episode
 from rmcvi.app.serve.learned import Learned
+from rmcvi.app.serve.past import EACH, Past
 from rmcvi.core.files import replace, to_json
 
-HISTORY, ALL, LEAST = 3600, 400_000, 50
-"""Lines that are kept of a stream: an hour of seconds; of all streams together; at least."""
+HISTORY, ALL, LEAST = 1200, 400_000, 50
+"""Lines that are kept of a stream: twenty minutes of seconds; of all streams together; at least."""
 BEHIND = 200
 """Messages that a slow reader may be behind; it is then sent away, and may come back."""
 NOTES, NOTE = "notes.json", 500
@@ -42,6 +43,7 @@ class Hub:
         """When the service started, and when it last learned from a row."""
         self.alarms: dict[Name, dict[str, Any]] = {}
         self._history: dict[str, deque[str]] = {}
+        self._past: dict[str, Past] = {}
         self._seen: dict[str, float] = {}
         self._now: dict[str, list[str]] = {}
         self._notes = _read(folder / NOTES)
@@ -69,14 +71,19 @@ class Hub:
         self.grown()
         with self._lock:
             self._seen.update(dict.fromkeys(keys, self.last))
-            self._remember(keys, lines)
+            older = self._remember(keys, lines)
             for queue, (key, _) in self._listeners.items():
                 own = [line for line, of in zip(lines, keys, strict=True) if of == key]
                 if own:  # scores are summed up only for somebody
-                    about = to_json(self.about(key))
-                    self._tell(queue, "rows", f'{{"rows": [{", ".join(own)}], "about": {about}}}')
+                    about, past = to_json(self.about(key)), to_json(older.get(key, []))
+                    told = f'{{"rows": [{", ".join(own)}], "about": {about}, "past": {past}}}'
+                    self._tell(queue, "rows", told)
 
-    def _remember(self, keys: Sequence[str], lines: Sequence[str], new: bool = True) -> None:
+    def _remember(
+        self, keys: Sequence[str], lines: Sequence[str], new: bool = True
+    ) -> dict[str, list[Any]]:
+        """Keep lines; returns what became of those that are kept no longer, by key."""
+        older: dict[str, list[Any]] = {}
         with self._lock:
             for key, line in zip(keys, lines, strict=True):
                 self._history.setdefault(key, deque()).append(line)
@@ -86,8 +93,10 @@ class Hub:
             room = min(HISTORY, max(LEAST, ALL // max(len(self._history), 1)))
             for key in dict.fromkeys(keys):
                 past = self._history[key]
-                while len(past) > room:
-                    past.popleft()
+                while len(past) >= room + EACH:
+                    some = [past.popleft() for _ in range(EACH)]
+                    older.setdefault(key, []).append(self._past.setdefault(key, Past()).add(some))
+        return older
 
     def _alarm(self, key: str, row: dict[str, Any], new: bool) -> None:
         self._now[key] = row["alarms"]
@@ -151,8 +160,10 @@ class Hub:
 
     def snapshot(self, key: str = "") -> str:
         """All that a page shows, as JSON."""
-        rows, about = ", ".join(self.lines(key)), to_json(self.about(key))
-        return f'{{"rows": [{rows}], "about": {about}, "alarms": {to_json(self.listed())}}}'
+        with self._lock:
+            rows, past = ", ".join(self.lines(key)), self._past.get(key, Past()).told()
+        about, alarms = to_json(self.about(key)), to_json(self.listed())
+        return f'{{"rows": [{rows}], "past": [{past}], "about": {about}, "alarms": {alarms}}}'
 
     def listed(self, key: str | None = None) -> list[dict[str, Any]]:
         """The alarms, of all streams or of one, the latest first, with what was said of them."""

@@ -45,7 +45,7 @@ class Learned(Protocol):
 
     @property
     def met(self) -> int:
-        """Rows that were read since the start, bad ones included."""
+        """Rows that were learned from since the start, and bad ones."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class One:
 
     def __init__(self, engine: Engine):
         self.plan, self._engine = engine.plan, engine
-        self._before = engine.met.rows
+        self._before = self._done()
 
     @property
     def rows(self) -> int:
@@ -90,7 +90,11 @@ class One:
     @property
     def met(self) -> int:
         """As `Learned`."""
-        return self._engine.met.rows - self._before
+        return self._done() - self._before
+
+    def _done(self) -> int:
+        """Rows of the source, those that were read and wait not among them."""
+        return self._engine.rows - self._engine.met.filled + self._engine.met.skipped
 
     @property
     def left_out(self) -> int:
@@ -146,7 +150,7 @@ class Many:
     def __init__(self, shard: Shard):
         self.plan, self._shard = shard.plan, shard
         self._fleet = FleetPlan.read(shard.directory)
-        self._before = shard.met
+        self._before = shard.done
         self._lock, self._ranked, self._again = threading.Lock(), [], 0.0
 
     @property
@@ -157,7 +161,7 @@ class Many:
     @property
     def met(self) -> int:
         """As `Learned`."""
-        return self._shard.met - self._before
+        return self._shard.done - self._before
 
     @property
     def left_out(self) -> int:

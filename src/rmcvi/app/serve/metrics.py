@@ -8,10 +8,11 @@ from rmcvi.app.serve.intake import Intake
 
 
 def waiting(hub: Hub, intake: Intake | None) -> int:
-    """Rows that came since the start and have not been read."""
+    """Rows that came and are not learned from."""
     if intake is None:
         return 0
-    return max(0, intake.journal.rows - (0 if hub.learned is None else hub.learned.met))
+    come = intake.journal.left + intake.journal.rows
+    return max(0, come - (0 if hub.learned is None else hub.learned.met))
 
 
 def exposition(hub: Hub, intake: Intake | None) -> bytes:

@@ -15,8 +15,8 @@ MOST_BYTES = 1_000_000
 """Of one message or request."""
 VALUE, ARRIVED = "value", "time"
 """Names of a bare number, and of the time of arrival."""
-
-
+PLAIN = (float, int, str, type(None))
+INFINITE = (math.inf, -math.inf)
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 """Made once: that takes longer than reading a row. NaN and infinities are missing values."""
 
@@ -100,14 +100,14 @@ def value_of(cell: str) -> float | str | None:
 def _checked(row: Any) -> dict[str, Any]:
     """A row of names and plain values."""
     if isinstance(row, int | float):
-        return {VALUE: row}
+        row = {VALUE: row}
     if not isinstance(row, dict) or not row:
         raise Unreadable("got no object, expected names with values")
     if len(row) > MAX_COLUMNS:
         raise Unreadable(f"got {len(row)} fields, expected at most {MAX_COLUMNS}")
     for name, value in row.items():
-        if not isinstance(value, int | float | str | None):
+        if not isinstance(value, PLAIN):
             raise Unreadable(f"got a list or object for {name[:40]!r}, expected a number or text")
-        if isinstance(value, float) and not math.isfinite(value):
+        if value in INFINITE:
             raise Unreadable(f"got a number for {name[:40]!r} that is too large")
-    return {name: value for name, value in row.items() if not name.startswith("_")}
+    return {name: value for name, value in row.items() if name[:1] != "_"}

@@ -89,6 +89,8 @@ class Tail:
         rotated = (now.st_ino, now.st_dev) != (old.st_ino, old.st_dev)
         if not rotated and now.st_size >= self._stream.tell() and not self._rewritten():
             return None
+        if rotated and old.st_size > self._stream.tell():
+            return self.poll()  # it had grown before it was renamed
         last = self._take() if rotated and self._held else None
         self._stream.close()
         self._stream = self._open()

@@ -1,5 +1,5 @@
 "use strict";
-const MOST = 3600, AHEAD = 24, AGAIN = 30000;
+const SPANS = 720, AHEAD = 24, AGAIN = 30000, OFTEN = 250;
 const byId = (id) => document.getElementById(id);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const make = (tag, text, kind) => {
@@ -13,7 +13,7 @@ const percent = (v) => (v === null || v === undefined ? "–" : `${(100 * v).toF
 const chosen = () => new URLSearchParams(location.hash.slice(1)).get("key") || "";
 const of = (path, key = chosen()) => (key ? `${path}${path.includes("?") ? "&" : "?"}key=${encodeURIComponent(key)}` : path);
 let stop = new AbortController(), found = null;
-let rows = [], about = { columns: [] }, ahead = null, charts = [], drawn = "", pending = false, pause = 500, asked = 0;
+let rows = [], past = [], about = { columns: [] }, ahead = null, charts = [], drawn = "", pending = false, pause = 500, asked = 0, shownAt = 0, whole = false;
 
 const say = (text, bad) => { byId("state").textContent = text; byId("state").className = bad ? "bad" : ""; };
 const headers = () => {
@@ -51,14 +51,25 @@ function take(message) {
   const event = /^event: (.*)$/m.exec(message), data = /^data: (.*)$/m.exec(message);
   if (!event || !data) return;
   const told = JSON.parse(data[1]);
-  if (event[1] === "all") rows = [];
-  if (told.rows) rows = rows.concat(told.rows).slice(-MOST);
+  if (event[1] === "all") { rows = []; past = []; }
+  if (told.rows) rows.push(...told.rows);
+  if (told.past && told.past.length) { // rows that are kept as spans from now on
+    past = past.concat(told.past).slice(-SPANS);
+    rows = rows.filter((row) => row.row > past[past.length - 1].last);
+  }
   if (told.about) about = told.about;
   if (told.streams) showStreams(told.streams);
   if (event[1] === "begin") { again(); return; }
   if (told.alarms) showAlarms(told.alarms);
   else if (told.rows && told.rows.some((row) => row.alarms.length)) refreshAlarms();
-  if (!pending) { pending = true; requestAnimationFrame(show); }
+  soon();
+}
+
+// Draw a few times a second at most, and not at all while nobody looks.
+function soon() {
+  if (pending) return;
+  pending = true;
+  setTimeout(() => requestAnimationFrame(show), Math.max(0, shownAt + OFTEN - Date.now()));
 }
 
 let alarmsAsked = 0;
@@ -73,7 +84,7 @@ const refreshAlarms = async () => {
 function again() {
   stop.abort();
   stop = new AbortController();
-  rows = []; ahead = null; asked = 0; drawn = "";
+  rows = []; past = []; ahead = null; asked = 0; drawn = "";
   byId("charts").replaceChildren();
   byId("scores").hidden = true;
   listen();
@@ -98,44 +109,55 @@ async function showStreams(told) {
   const more = told.found > told.streams.length ? `; ${told.streams.length} of ${told.found} are shown, the most troubled first` : "";
   byId("count").textContent = `${told.total} streams, ${told.rows} rows; ${told.alarmed} with an alarm, ${told.failing} failing${more}.`;
   if (!chosen() && told.streams.length) { choose(told.streams[0].key); return; }
-  byId("streams").tBodies[0].replaceChildren(...told.streams.map((stream) => {
-    const row = make("tr"), name = make("td"), button = make("button", stream.key);
-    name.append(button);
-    row.onclick = () => choose(stream.key);
-    if (stream.key === chosen()) row.setAttribute("aria-current", "true");
-    const words = stream.alarms.join(" ") || (stream.failure > 0.5 ? "a sensor fails" : "");
-    row.append(name, make("td", words, "bad"), ...[String(stream.rows), String(stream.alarm_rows), percent(stream.error_of_last_value),
-      percent(stream.coverage), ago(stream.seen)].map((cell) => make("td", cell, "n")));
+  fill(byId("streams").tBodies[0], told.streams, () => {
+    const row = make("tr"), name = make("td");
+    name.append(make("button"));
+    row.append(name, make("td", "", "bad"), ...Array.from({ length: 5 }, () => make("td", "", "n")));
     return row;
-  }));
+  }, (row, stream) => {
+    row.dataset.key = stream.key;
+    if (stream.key === chosen()) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
+    const words = stream.alarms.join(" ") || (stream.failure > 0.5 ? "a sensor fails" : "");
+    const cells = [words, String(stream.rows), String(stream.alarm_rows), percent(stream.error_of_last_value), percent(stream.coverage), ago(stream.seen)];
+    put(row.cells[0].firstChild, stream.key);
+    cells.forEach((cell, i) => put(row.cells[i + 1], cell));
+  });
+}
+
+// What is there is changed, not made anew: a row that is being clicked at stays where it is.
+const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+function fill(host, items, begin, change) {
+  while (host.children.length > items.length) host.lastChild.remove();
+  while (host.children.length < items.length) host.append(begin());
+  items.forEach((item, i) => change(host.children[i], item));
 }
 
 function showAlarms(alarms) {
   byId("quiet").hidden = alarms.length > 0;
-  byId("alarms").replaceChildren(...alarms.map((alarm) => {
-    const item = make("li", undefined, alarm.note ? "seen" : "");
-    if (alarm.key) {
-      const name = make("b"), button = make("button", alarm.key);
-      button.onclick = () => choose(alarm.key);
-      name.append(button);
-      item.append(name);
-    }
-    item.append(alarm.sentence);
-    const when = alarm.time === null ? `row ${alarm.row}` : alarm.time;
-    item.append(make("small", `since ${when}, ${alarm.rows} rows${alarm.note ? `; seen: ${alarm.note.text || "without a note"}` : ""}`));
-    if (!alarm.note) {
-      const button = make("button", "Acknowledge");
-      button.onclick = async () => {
-        const note = prompt("A note for the others (or nothing):", "");
-        if (note === null) return;
-        const body = JSON.stringify({ sentence: alarm.sentence, note, key: alarm.key || "" });
-        const answer = await fetch("api/notes", { method: "POST", headers: { "content-type": "application/json", ...headers() }, body });
-        if (!answer.ok) say((await answer.json()).error, true);
-      };
-      item.append(button);
-    }
+  fill(byId("alarms"), alarms, () => {
+    const item = make("li"), name = make("b");
+    name.append(make("button"));
+    item.append(name, make("span"), make("small"), make("button", "Acknowledge"));
     return item;
-  }));
+  }, (item, alarm) => {
+    const [name, words, small, button] = item.children;
+    item.alarm = alarm;
+    item.className = alarm.note ? "seen" : "";
+    name.hidden = !alarm.key;
+    put(name.firstChild, alarm.key || "");
+    put(words, alarm.sentence);
+    const when = alarm.time === null ? `row ${alarm.row}` : alarm.time;
+    put(small, `since ${when}, ${alarm.rows} rows${alarm.note ? `; seen: ${alarm.note.text || "without a note"}` : ""}`);
+    button.hidden = Boolean(alarm.note);
+  });
+}
+
+async function acknowledge(alarm) {
+  const note = prompt("A note for the others (or nothing):", "");
+  if (note === null) return;
+  const body = JSON.stringify({ sentence: alarm.sentence, note, key: alarm.key || "" });
+  const answer = await fetch("api/notes", { method: "POST", headers: { "content-type": "application/json", ...headers() }, body });
+  if (!answer.ok) say((await answer.json()).error, true);
 }
 
 async function lookAhead() {
@@ -160,43 +182,62 @@ function coming() {
   return { ...left, row: ahead.row + passed };
 }
 
-function series(column, k) {
-  const timed = rows.length > 0 && rows.every((row) => row.time !== null);
-  const next = coming();
-  const pick = (part) => rows.map((row) => row[named(column, part)]);
-  const after = (part) => (next ? next[part].map((row) => row[k]) : []);
-  const none = (list) => list.map(() => null);
-  const x = rows.map((row) => (timed ? seconds(row.time) : row.row))
-    .concat(next ? next.time.map((time, i) => (timed ? seconds(time) : next.row + i + 1)) : []);
-  const past = ["low", "high", "mean", "value"].map((part) => pick(part).concat(none(after("mean"))));
-  const later = ["low", "high", "mean"].map((part) => none(rows).concat(after(part)));
-  return { timed, data: [x, ...past, ...later] };
+// Times of the spans, the rows and what is ahead: the same for all columns. A span has two points, its least and its greatest.
+function axis() {
+  const timed = rows.length > 0 && rows.every((row) => row.time !== null), next = coming();
+  const x = [], spans = whole ? past : [];
+  spans.forEach((span) => x.push(timed ? seconds(span.time) : span.row, timed ? seconds(span.end) : span.last));
+  rows.forEach((row) => { if (row.at === undefined) row.at = seconds(row.time); x.push(timed ? row.at : row.row); });
+  if (next) next.time.forEach((time, i) => x.push(timed ? seconds(time) : next.row + i + 1));
+  return { timed, next, x, spans };
 }
 
-function chart(column, k) {
+function series(column, k, { x, next, spans }) {
+  const places = { low: [2, 2], high: [3, 3], mean: [4, 4], value: [0, 1] };
+  const earlier = (part) => spans.flatMap((span) => { const known = span.columns[column]; return known ? places[part].map((i) => known[i]) : [null, null]; });
+  const after = (part) => (next ? next[part].map((row) => row[k]) : []);
+  const nothing = Array(x.length - (next ? next.mean.length : 0)).fill(null), none = next ? Array(next.mean.length).fill(null) : [];
+  const before = (part) => { const name = named(column, part); return earlier(part).concat(rows.map((row) => row[name]), none); };
+  return [x, ...["low", "high", "mean", "value"].map(before), ...["low", "high", "mean"].map((part) => nothing.concat(after(part)))];
+}
+
+// A chart is made when it is first seen, and drawn again only while it is.
+const seen = new IntersectionObserver((entries) => {
+  entries.forEach((entry) => { const own = charts.find(({ plot }) => plot === entry.target); if (own) own.visible = entry.isIntersecting; });
+  soon();
+}, { rootMargin: "200px" });
+
+function place(column) {
   const host = make("figure", undefined, "chart");
   const unit = about.units && about.units[column];
   host.append(make("figcaption", unit && !column.includes(unit) ? `${column} [${unit}]` : column));
   const plot = make("div", undefined, "plot");
   host.append(plot);
   byId("charts").append(host);
-  const { timed, data } = series(column, k);
+  seen.observe(plot);
+  return { plot, column, drawing: null, visible: false };
+}
+
+function draw(own, k, at) {
+  const { plot, column } = own, data = series(column, k, at);
+  if (own.drawing) { own.drawing.setData(data); return; }
+  const { timed } = at;
   const line = (label, colour, width = 1.5) => ({ label, stroke: css(colour), width, points: { show: false } });
-  const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
+  const scale = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
   const edge = (label) => ({ label, stroke: "transparent", points: { show: false } });
-  const drawing = new uPlot({
+  own.drawing = new uPlot({
     width: plot.clientWidth || 600, height: 190, legend: { show: false }, cursor: { y: false },
     tzDate: (moment) => uPlot.tzDate(new Date(1000 * moment), "UTC"),
-    scales: { x: { time: timed } }, axes: [axis, { ...axis, size: 64 }],
+    scales: { x: { time: timed } }, axes: [scale, { ...scale, size: 64 }],
     series: [{}, edge("low"), edge("high"), line("expected", "--mean"), line("value", "--seen", 1),
       edge("next low"), edge("next high"), line("next", "--next")],
     bands: [{ series: [2, 1], fill: css("--band") }, { series: [6, 5], fill: css("--next-band") }],
   }, data, plot);
-  return { drawing, plot };
 }
 
 function show() {
   pending = false;
+  shownAt = Date.now();
   byId("shown").hidden = !about.key;
   byId("shown").textContent = about.key || "";
   if (!rows.length) { say(about.key ? "No row of this stream has come since the start." : about.keyed && found ? "Choose a stream." : "Waiting for the first rows."); return; }
@@ -204,25 +245,36 @@ function show() {
   const better = about.scores.share ? `, error ${percent(about.scores.share)} of the last value's` : "";
   say(`${about.rows} rows, the last ${last.time === null ? `is row ${last.row}` : `of ${last.time}`}${better}.`);
   byId("scores").hidden = false;
-  byId("scores").tBodies[0].replaceChildren(...about.columns.map((name) => {
-    const fared = (about.scores.columns || {})[name] || {}, value = last[name], row = make("tr");
+  fill(byId("scores").tBodies[0], about.columns, () => {
+    const row = make("tr");
+    row.append(make("td"), ...Array.from({ length: 5 }, () => make("td", "", "n")));
+    return row;
+  }, (row, name) => {
+    const fared = (about.scores.columns || {})[name] || {}, value = last[name];
     const out = value !== null && (value < last[`${name}.low`] || value > last[`${name}.high`]);
     row.className = out ? "far" : "";
-    const cells = [short(value), short(last[`${name}.mean`]), short(fared.rmse), short(fared.persistence_rmse),
-      percent(fared.coverage)];
-    row.append(make("td", name), ...cells.map((cell) => make("td", cell, "n")));
-    return row;
-  }));
+    const cells = [name, short(value), short(last[`${name}.mean`]), short(fared.rmse), short(fared.persistence_rmse), percent(fared.coverage)];
+    cells.forEach((cell, i) => put(row.cells[i], cell));
+  });
   const shape = JSON.stringify([about.key, about.columns]);
-  if (shape !== drawn) { byId("charts").replaceChildren(); charts = about.columns.map(chart); drawn = shape; }
-  else about.columns.forEach((column, k) => charts[k].drawing.setData(series(column, k).data));
+  if (shape !== drawn) { seen.disconnect(); byId("charts").replaceChildren(); charts = about.columns.map(place); drawn = shape; }
+  byId("whole").hidden = !past.length;
+  byId("whole").textContent = whole ? "Show the last rows" : "Show more of the past";
+  const at = axis();
+  charts.forEach((own, k) => { if (own.visible) draw(own, k, at); });
   document.documentElement.dataset.rows = String(last.row);
   lookAhead();
 }
 
 addEventListener("hashchange", again);
 byId("find").addEventListener("input", () => { if (found) showStreams(found); });
-addEventListener("resize", () => charts.forEach(({ drawing, plot }) => drawing.setSize({ width: plot.clientWidth, height: 190 })));
+addEventListener("resize", () => charts.forEach(({ drawing, plot }) => { if (drawing) drawing.setSize({ width: plot.clientWidth, height: 190 }); }));
+byId("whole").addEventListener("click", () => { whole = !whole; show(); });
+byId("streams").addEventListener("click", (event) => { const row = event.target.closest("tr[data-key]"); if (row) choose(row.dataset.key); });
+byId("alarms").addEventListener("click", (event) => {
+  const button = event.target.closest("button"), item = event.target.closest("li");
+  if (button && item) { if (button.parentElement === item) acknowledge(item.alarm); else choose(item.alarm.key); }
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawn = ""; show(); });
 byId("ask").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -1,6 +1,5 @@
 """The verbs of `rmcvi fleet`, and the options that they share."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,9 +46,15 @@ fleet = typer.Typer(
 )
 app.add_typer(fleet, name="fleet")
 
-FleetDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a fleet.")]
+FleetDirectory = Annotated[
+    str,
+    typer.Argument(metavar="DIR", help="The directory of a fleet, or its address on a storage."),
+]
 Shards = Annotated[
-    int | None, typer.Option(min=1, help="Parts that learn side by side (the cores there are).")
+    int | None,
+    typer.Option(
+        min=1, help="Parts that learn side by side (as many as cores; 1 for a small source)."
+    ),
 ]
 Address = Annotated[
     str | None, typer.Option(help="Of a Ray cluster, such as auto; without it, processes here.")

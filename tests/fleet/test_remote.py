@@ -100,7 +100,7 @@ def test_cut_off_at_every_word(place: str, folder: Path, monkeypatch: pytest.Mon
     assert words[0] > 8
     assert published(place) == output(folder / "whole")
     names = Storage(place).names("shard-0-0")
-    assert sum(n.startswith("claim-") for n in names) == 1
+    assert sum(n.startswith("claim-") for n in names) <= 2  # the last attempt may find all done
     assert sum(n.startswith("manifest-") for n in names) <= 2
 
 

@@ -59,6 +59,8 @@ class Told:
     done: bool = False
     process: int = 0
     """Its number on its machine."""
+    checkpoint: float = 0.0
+    """Seconds that its last checkpoint took, the disk included."""
     doing: str = ""
     """What it is about to do if that may take long and shows no rows."""
 
@@ -224,7 +226,8 @@ class Shard:
 
     def _told(self, doing: str = "") -> Told:
         counts = self.rows, len(self.residents), self.residents.failing, self._left()
-        return Told(self.number, *counts, process=os.getpid(), doing=doing)
+        about = {"process": os.getpid(), "checkpoint": self.checkpoint_seconds}
+        return Told(self.number, *counts, **about, doing=doing)
 
     def _left(self) -> int:
         if self.plan.source == "-" or self.position is None:

@@ -87,15 +87,15 @@ class Block:
         if learner.streams:
             raise ValueError("learner: got one for many streams, expected one for a single stream")
         self.learner, dim = learner, learner.dim_obs
-        state, tally = learner.init(jax.random.key(seed)), Tally.fresh(dim)
-        fixed, self._arrays, leaves = Fixed.of(learner, state, Watch.fresh(dim))
+        state, (watch, tally) = learner.init(jax.random.key(seed)), _nothing_seen(dim)
+        fixed, self._arrays, leaves = Fixed.of(learner, state, watch)
         whole = (*leaves, *jax.tree.leaves(tally))
         shapes = tuple((v.shape, str(v.dtype)) for v in whole)
         size = len(jax.tree.leaves(state))
         self._layout = Layout(
             fixed, size, jax.tree.structure(tally), shapes, 1.0 / (1.0 + sensitivity)
         )
-        self.fresh = np.asarray(self._layout.pack([v[None] for v in whole]))[0]
+        self.fresh = np.asarray(_packed(self._layout, [v[None] for v in whole]))[0]
         """A stream of which nothing was seen."""
         fitting = max(CACHE // self.fresh.nbytes, 1)
         self.lanes = min(MOST, max(LEAST, 1 << (fitting.bit_length() - 1)))
@@ -106,7 +106,7 @@ class Block:
         nothing[..., self.width - learner.dim_input - 1 :] = 1.0
         streams = np.tile(self.fresh, (self.lanes, 1))
         after, *_ = self.advance(streams, nothing, np.ones(self.lanes, int))
-        sound = strict_leaves(self._layout.unpack(jnp.asarray(after)))[: len(leaves)]
+        sound = strict_leaves(self._arrays_of(after)[: len(leaves)])
         self._strict = np.array(strict_leaves(leaves)) & np.array(sound)
 
     @property
@@ -136,20 +136,34 @@ class Block:
 
     def open(self, stream: np.ndarray) -> tuple[PyTree, Watch, Tally]:
         """The learner's state, the monitors' and the scores of one stream."""
-        leaves = self._layout.unpack(jnp.asarray(stream)[None])
-        return self._layout.open([v[0] for v in leaves])
+        return self._layout.open([jnp.asarray(v[0]) for v in self._arrays_of(stream[None])])
 
     def tallies(self, streams: np.ndarray) -> Tally:
         """The scores of many, with a leading axis; only they are looked at."""
-        shapes = self._layout.shapes[len(self._layout.fixed.kinds) :]
-        ends = np.cumsum([math.prod(shape) for shape, _ in shapes])
-        part = np.ascontiguousarray(streams[:, -ends[-1] :])
-        leaves = []
-        for end, (shape, kind) in zip(ends, shapes, strict=True):
-            numbers = np.ascontiguousarray(part[:, end - math.prod(shape) : end])
-            numbers = numbers if kind.startswith("float") else numbers.view(kind)
-            leaves.append(numbers.reshape(len(part), *shape))
+        leaves = self._arrays_of(streams, len(self._layout.fixed.kinds))
         return jax.tree.unflatten(self._layout.tally, leaves)
+
+    def _arrays_of(self, streams: np.ndarray, first: int = 0) -> list[np.ndarray]:
+        """As `Layout.unpack` from an array on, by NumPy: outside of a program, JAX would compile
+        one for each array, a hundred in all.
+        """
+        whole = f"int{8 * streams.itemsize}"
+        sizes = [math.prod(shape) for shape, _ in self._layout.shapes]
+        leaves, begin = [], sum(sizes[:first])
+        for size, (shape, kind) in list(zip(sizes, self._layout.shapes, strict=True))[first:]:
+            part = np.ascontiguousarray(streams[:, begin : begin + size])
+            part = part if kind.startswith("float") else part.view(whole).astype(kind)
+            leaves.append(part.reshape(len(streams), *shape))
+            begin += size
+        return leaves
+
+
+_packed = jax.jit(Layout.pack, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)  # forty arrays: as one program, not as one each
+def _nothing_seen(dim: int) -> tuple[Watch, Tally]:
+    return Watch.fresh(dim), Tally.fresh(dim)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)

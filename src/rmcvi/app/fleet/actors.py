@@ -5,59 +5,73 @@ checkpoints and output stay ours, in a directory that all machines see.
 """
 
 import importlib
+import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from rmcvi.app.fleet.processes import one_thread, open_shard, sentence
 from rmcvi.app.fleet.shard import Shard, Told
 from rmcvi.app.run.speech import Refusal, say
-from rmcvi.app.sources import DataError, Position
-from rmcvi.learners import CheckpointError
+from rmcvi.app.sources import Position
 
 ray: Any = importlib.import_module("ray")
 TURN = 1.0
 """Seconds for which a shard learns before it tells how far it is."""
 AGAIN = 3
 """Times that a shard is started again without having come further."""
+OURS = ("JAX_", "TF_CPP_MIN_LOG_LEVEL", "XDG_CACHE_HOME")
+"""Beginnings of what actors take over from our environment: Ray gives them that of their node.
+Above all it says where compiled programs are kept."""
 
 
 class Actor:
     """Holds a shard, and learns a little at each call."""
 
-    def __init__(self, directory: str, number: int, model: str | None, until: Any):
-        self._shard = Shard(Path(directory), number, model)
-        self._run = self._shard.run(None if until is None else Position.from_json(until))
+    def __init__(self, place: str, number: int, model: str | None, until: Any):
+        self._about, self._number = (place, number, model), number
+        self._until = None if until is None else Position.from_json(until)
+        self._shard: Shard | None = None
 
     def learn(self) -> dict[str, Any] | str:
         """For a second or so; a sentence if it cannot go on."""
         begun, told = time.monotonic(), None
         try:
+            if self._shard is None:
+                self._shard = open_shard(*self._about)
+                self._run = self._shard.run(self._until)
             for told in self._run:
                 if told.done:
                     self._shard.close()
-                if told.done or time.monotonic() - begun > TURN:
+                if told.done or told.doing or time.monotonic() - begun > TURN:
                     break
-        except (Refusal, DataError, CheckpointError) as error:
-            return str(error)
+        except Exception as error:  # it would meet the same again
+            return sentence(self._number, error)
         return vars(told) if told else {}
 
     def stop(self) -> None:
         """Save, and end."""
-        self._run.close()
-        self._shard.close()
+        if self._shard is not None:
+            self._run.close()
+            self._shard.close()
 
 
 def run(
-    directory: Path, shards: int, model: str | None, until: Position | None, address: str
+    place: str, shards: int, model: str | None, until: Position | None, address: str
 ) -> Iterator[list[Told]]:
     """As `engines.run`; `address` is that of a cluster, or 'local' for one of our own."""
-    ray.init(None if address == "local" else address, log_to_driver=False, logging_level="ERROR")
+    own = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
+    ray.init(
+        None if address == "local" else address,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": own | one_thread()},
+    )
     make = ray.remote(num_cpus=1)(Actor).remote
-    place = None if until is None else until.to_json()
+    end = None if until is None else until.to_json()
 
     def start(number: int) -> Any:
-        return make(str(directory.resolve()), number, model, place)
+        return make(place, number, model, end)
 
     actors = {number: start(number) for number in range(shards)}
     told = {number: Told(number) for number in actors}

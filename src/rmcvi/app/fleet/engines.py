@@ -6,12 +6,13 @@ from pathlib import Path
 
 from rmcvi.app.fleet import processes
 from rmcvi.app.fleet.shard import Told
+from rmcvi.app.fleet.storage import is_remote
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Position
 
 
 def run(
-    directory: Path,
+    place: str,
     shards: int,
     model: str | None = None,
     until: Position | None = None,
@@ -20,16 +21,18 @@ def run(
     """All shards to the end of the source, or to a place; tells how far they are, now and then.
 
     Args:
-        directory: of the fleet.
+        place: the directory of the fleet, or where it is on a storage.
         shards: how many.
         model: allows a plan's own code.
         until: as said.
         address: of a Ray cluster; None for processes on this machine.
     """
     if address is None:
-        return processes.run(directory, shards, model, until)
+        return processes.run(place, shards, model, until)
     try:
         actors = importlib.import_module("rmcvi.app.fleet.actors")
     except ImportError:
         raise Refusal("--address: needs Ray; install rmcvi with its extra 'ray'") from None
-    return actors.run(directory, shards, model, until, address)
+    if not is_remote(place):
+        place = str(Path(place).resolve())
+    return actors.run(place, shards, model, until, address)

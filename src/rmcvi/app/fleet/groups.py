@@ -41,7 +41,7 @@ class Groups:
     ):
         """Groups with sets of columns, the last with all; `make` a table for so many columns.
 
-        All tables but the first are made when they are needed: programs have to be compiled.
+        Tables are made when they are needed: programs have to be compiled.
         """
         self._sets, self._make = [list(names) for names in sets], make
         self._places = [np.array([list(columns).index(n) for n in s]) for s in self._sets]
@@ -56,7 +56,14 @@ class Groups:
         """Columns in which a stream has had a value, if there is more than one group."""
         self.moved: list[str] = []
         """Sentences about streams that have gone over to another group."""
-        self.group(0)  # at once, since a model that cannot be made should say so
+
+    @property
+    def unmade(self) -> list[int]:
+        """The first group of each table that will be needed, but is not there. That for all
+        columns may never be, unless there is no other.
+        """
+        sizes = [len(own) for own in self._sets[: max(len(self._sets) - 1, 1)]]
+        return [sizes.index(size) for size in dict.fromkeys(sizes) if size not in self._tables]
 
     def group(self, number: int) -> Group:
         """One of them."""

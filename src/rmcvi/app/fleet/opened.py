@@ -65,9 +65,10 @@ class OpenedStream:
 class OpenedFleet:
     """The streams of all shards."""
 
-    def __init__(self, directory: Path, model: str | None = None):
-        """`model` allows a plan's own code, as in `Plan.trusted`."""
+    def __init__(self, directory: Path, model: str | None = None, name: str = ""):
+        """`model` allows a plan's own code, as in `Plan.trusted`; `name` is what people call it."""
         self.directory, self.fleet = directory, FleetPlan.read(directory)
+        self.name = name or str(directory)
         self._plan, self._blocks = self.fleet.plan.trusted(model), dict[int, Block]()
         self._stores: list[Store] = []
         self.rows, counts = 0, {}
@@ -151,7 +152,7 @@ class OpenedFleet:
         failing = sum(row["failure"] > 0.5 for row in ranked)
         groups = self.groups()
         partial = sum(group["partial"] for group in groups)
-        what = f"{self.directory}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
+        what = f"{self.name}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
         size = f"{self.rows} rows of {len(self)} streams, shards: {self.fleet.shards}"
         told = [f"{what}, rmcvi {plan.version}", *plan.assumed, f"{size}; {failing} failing now."]
         if len(groups) > 1:

@@ -1,7 +1,8 @@
 """What a shard writes of its rows: JSON lines, or the parts of a Parquet table.
 
 Both are appended to and cut at a length that the checkpoint remembers: bytes of a file, or parts in
-a folder. A part is written once, whole, no later than the checkpoint that counts it.
+a folder. A part is written once, whole, no later than the checkpoint that counts it. Lines, too,
+are written in parts if they go to a storage, on which nothing can be appended to.
 """
 
 import io
@@ -58,19 +59,66 @@ def estimates_of(results: Results, sentences: list[tuple[str, ...]]) -> Estimate
     )
 
 
+class Whole(Appended):
+    """Lines in one file, cut at `length` bytes."""
+
+    def __init__(self, path: Path, length: int):
+        super().__init__(path, length)
+        self.cut()
+
+    def settle(self) -> None:
+        """All bytes are the system's already."""
+
+
+class Parted:
+    """Lines in parts of a folder, each from one checkpoint to the next, after `length` others."""
+
+    def __init__(self, path: Path, length: int):
+        self._path, self.length = path, length
+        self._file: Appended | None = None
+        path.mkdir(exist_ok=True)
+        cut(path, length)
+
+    def write(self, text: str) -> None:
+        """Append to the part of now."""
+        if text and self._file is None:
+            self._file = Appended(self._path / f"part-{self.length:06d}.jsonl", 0)
+        if self._file is not None:
+            self._file.write(text)
+
+    def settle(self) -> None:
+        """What follows is another part."""
+        if self._file is not None:
+            self.close()
+            self.length += 1
+
+    def sync(self) -> None:
+        """Parts need not survive here: they are put elsewhere."""
+
+    def close(self) -> None:
+        """Close the part of now."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+
+def open_lines(path: Path, length: int, parted: bool) -> Whole | Parted:
+    """Lines of text in a file that ends in .jsonl, or in parts of a folder without the ending."""
+    return Parted(path.with_suffix(""), length) if parted else Whole(path, length)
+
+
 class JsonLines:
     """A line per row."""
 
-    def __init__(self, path: Path, plan: Plan, length: int):
+    def __init__(self, file: Whole | Parted, plan: Plan):
         self._lines = lru_cache(lambda *names: Lines(names, "jsonl", plan.row_fields))
         """Of streams with these columns."""
         self._calendar = plan.calendar
-        self._file = Appended(path, length)
-        self._file.cut()
+        self._file = file
 
     @property
     def length(self) -> int:
-        """In bytes."""
+        """In bytes or parts."""
         return self._file.length
 
     def write(self, told: Learned) -> str:
@@ -87,7 +135,8 @@ class JsonLines:
         return lines
 
     def settle(self) -> None:
-        """All bytes are the system's already."""
+        """Nothing waits."""
+        self._file.settle()
 
     def sync(self) -> None:
         """Wait until they are on disk, in any thread."""
@@ -156,15 +205,19 @@ class Parquet:
         self._frames = []
 
 
-def open_output(path: Path, form: str, plan: Plan, length: int) -> JsonLines | Parquet:
-    """Estimates in one of the forms, cut at `length`."""
-    return (JsonLines if form == "jsonl" else Parquet)(path, plan, length)
+def open_output(
+    path: Path, form: str, plan: Plan, length: int, parted: bool
+) -> JsonLines | Parquet:
+    """Estimates in one of the forms, cut at `length`; `parted` as of `open_lines`."""
+    if form == "jsonl":
+        return JsonLines(open_lines(path, length, parted), plan)
+    return Parquet(path, plan, length)
 
 
 def cut(path: Path, length: int) -> None:
     """Drop what no checkpoint accounts for: bytes of a file, or parts in a folder."""
     if path.is_dir():
-        for part in path.glob("part-*.parquet"):
+        for part in path.glob("part-*.*"):
             if int(part.stem.removeprefix("part-")) >= length:
                 part.unlink()
         for rest in path.glob(".part-*"):  # of one that was killed
@@ -177,7 +230,8 @@ def cut(path: Path, length: int) -> None:
 def lines_of(directory: Path, form: str, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What was written of some streams, row by row, in no order: the fields of a JSON line."""
     if form == "jsonl":
-        for path in sorted(directory.glob("estimates-*.jsonl")):
+        parts = directory.glob("estimates-*/part-*.jsonl")
+        for path in sorted([*directory.glob("estimates-*.jsonl"), *parts]):
             yield from (line for _, line in objects(path) if line.get("key") in keys)
         return
     for path in sorted(directory.glob("estimates-*/part-*.parquet")):

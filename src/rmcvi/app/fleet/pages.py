@@ -11,6 +11,7 @@ from markupsafe import Markup
 from rmcvi.app import report
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.fleet.output import lines_of
+from rmcvi.app.fleet.storage import Storage
 from rmcvi.app.run.directory import ESTIMATES, REPORT, RUN
 from rmcvi.app.run.speech import printable
 from rmcvi.core.files import replace, to_json
@@ -44,6 +45,14 @@ def write(opened: OpenedFleet, pages: int) -> Path:
     title = f"{Path(opened.fleet.plan.source).name}: {len(ranked)} streams"
     sections = [report.Section("The fleet", parts), report.Section("Streams", [table])]
     return report.page(title, sections, opened.directory / REPORT)
+
+
+def put_pages(place: str, directory: Path) -> str:
+    """The pages of a copy as objects of the storage that it is of; the address of the first."""
+    storage = Storage(place)
+    for path in [directory / REPORT, *(directory / STREAMS).rglob("*.html")]:
+        storage.put(path, path.relative_to(directory).as_posix())
+    return f"{storage.url}/{REPORT}"
 
 
 def _linked(key: str, places: dict[str, str]) -> str:

@@ -59,33 +59,47 @@ class FleetPlan:
         """The file of the records that a shard left out."""
         return f"rejected-{self.generation}-{shard}.jsonl"
 
-    def write(self, directory: Path) -> None:
-        """Replace `fleet.json` as a whole."""
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
         plain = {"format": FORMAT, "key": self.key, "shards": self.shards}
         plain |= {"generation": self.generation, "estimates": self.form}
-        plain |= {"resident": self.resident, "columns": self.sets, "stream": self.plan.to_json()}
-        write_whole(directory / FLEET, f"{to_json(plain, indent=1)}\n".encode())
+        return plain | {
+            "resident": self.resident,
+            "columns": self.sets,
+            "stream": self.plan.to_json(),
+        }
+
+    def write(self, directory: Path) -> None:
+        """Replace `fleet.json` as a whole."""
+        write_whole(directory / FLEET, f"{to_json(self.to_json(), indent=1)}\n".encode())
 
     @classmethod
     def read(cls, directory: Path) -> "FleetPlan":
         """That of a directory."""
         path = directory / FLEET
         try:
-            plain: Any = json.loads(path.read_text())
+            return cls.from_json(json.loads(path.read_text()), str(path))
+        except OSError:
+            what = f"holds no fleet, expected {FLEET}; see `rmcvi fleet`"
+            raise Refusal(f"{directory}: {what}") from None
+        except (ValueError, RecursionError):
+            raise Refusal(f"{path}: got something that `rmcvi fleet` did not write") from None
+
+    @classmethod
+    def from_json(cls, plain: Any, path: str) -> "FleetPlan":
+        """The inverse of `to_json`; `path` is where it was found."""
+        try:
             key, shards, stream = str(plain["key"]), plain["shards"], plain["stream"]
             generation, form = plain["generation"], str(plain["estimates"])
             resident = plain["resident"]
             sets = tuple(tuple(map(str, names)) for names in plain.get("columns", ()))
             known = plain["format"] == FORMAT and form in FORMS
-        except OSError:
-            what = f"holds no fleet, expected {FLEET}; see `rmcvi fleet`"
-            raise Refusal(f"{directory}: {what}") from None
-        except (KeyError, TypeError, ValueError, RecursionError):
+        except (KeyError, TypeError, ValueError):
             raise Refusal(f"{path}: got something that `rmcvi fleet` did not write") from None
         whole = all(type(n) is int for n in (shards, generation, resident or 0))
         if not known or not whole or shards < 1:
             raise Refusal(f"{path}: got another format; another version of rmcvi wrote it")
-        plan = Plan.from_json(stream, str(path))
+        plan = Plan.from_json(stream, path)
         if not all(set(names) < set(plan.columns) and names for names in sets):
             raise Refusal(f"{path}: got groups of other columns than those of the streams")
         return cls(plan, key, shards, generation, form, resident, sets)

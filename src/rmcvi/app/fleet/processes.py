@@ -13,7 +13,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from rmcvi.app.fleet.remote import Published, read_plan
 from rmcvi.app.fleet.shard import Shard, Told
+from rmcvi.app.fleet.storage import Storage, is_remote, scratch
 from rmcvi.app.run.speech import Refusal, say
 from rmcvi.app.sources import DataError, Position
 from rmcvi.learners import CheckpointError
@@ -27,13 +29,36 @@ FLAG = "--xla_cpu_multi_thread_eigen=false"
 """Each shard has a core; threads of its own would only get in the way of the others."""
 
 
+def one_thread() -> dict[str, str]:
+    """The environment of a shard, as far as it is not ours already."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    return ONE_THREAD | {"XLA_FLAGS": flags if FLAG in flags else f"{flags} {FLAG}".strip()}
+
+
+def sentence(number: int, error: Exception) -> str:
+    """Why a shard cannot go on."""
+    if isinstance(error, Refusal | DataError | CheckpointError | OSError):
+        return str(error)
+    first = (str(error).strip() or "no message").splitlines()[0]
+    return f"shard {number}: {type(error).__name__}: {first}"
+
+
+def open_shard(place: str, number: int, model: str | None = None) -> Shard:
+    """A shard of a fleet in a directory or on a storage."""
+    if not is_remote(place):
+        return Shard(Path(place), number, model)
+    fleet = read_plan(storage := Storage(place))
+    folder = scratch(place, fleet.folder(number))
+    return Shard(folder, number, model, published=Published(storage, fleet, number))
+
+
 class Worker:
     """A process and what it says."""
 
-    def __init__(self, directory: Path, number: int, model: str | None, until: Position | None):
+    def __init__(self, place: str, number: int, model: str | None, until: Position | None):
         context = multiprocessing.get_context("spawn")
         self.number, self.tries = number, 0
-        self._words = (str(directory), number, model, None if until is None else until.to_json())
+        self._words = (place, number, model, None if until is None else until.to_json())
         self._context = context
         self.told = Told(number)
         self.start()
@@ -41,9 +66,7 @@ class Worker:
     def start(self) -> None:
         """Begin, or begin again."""
         self.pipe, theirs = self._context.Pipe(duplex=False)
-        os.environ.update(ONE_THREAD)
-        if FLAG not in os.environ.get("XLA_FLAGS", ""):
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}".strip()
+        os.environ.update(one_thread())
         self.process = self._context.Process(target=work, args=(*self._words, theirs))
         self.process.start()
         theirs.close()
@@ -78,17 +101,17 @@ class Worker:
 
 
 def run(
-    directory: Path, shards: int, model: str | None = None, until: Position | None = None
+    place: str, shards: int, model: str | None = None, until: Position | None = None
 ) -> Iterator[list[Told]]:
     """All shards to the end of the source, or to a place; tells how far they are, now and then.
 
     Args:
-        directory: of the fleet.
+        place: the directory of the fleet, or where it is on a storage.
         shards: how many.
         model: allows a plan's own code.
         until: as said.
     """
-    workers = [Worker(directory, number, model, until) for number in range(shards)]
+    workers = [Worker(place, number, model, until) for number in range(shards)]
     try:
         while going := [w for w in workers if not w.pipe.closed]:
             ready = wait([w.pipe for w in going], LOOK)
@@ -104,7 +127,7 @@ def run(
 
 
 def work(
-    directory: str, number: int, model: str | None, until: dict[str, Any] | None, pipe: Connection
+    place: str, number: int, model: str | None, until: dict[str, Any] | None, pipe: Connection
 ) -> None:
     """What a process does."""
     asked: list[int] = []
@@ -113,7 +136,7 @@ def work(
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     parent = os.getppid()
     try:
-        shard = Shard(Path(directory), number, model)
+        shard = open_shard(place, number, model)
         if shard.remark:
             say(shard.remark)
         progress = shard.run(None if until is None else Position.from_json(until))
@@ -125,11 +148,8 @@ def work(
         shard.close()
     except BrokenPipeError:
         sys.exit(1)
-    except (Refusal, DataError, CheckpointError, OSError) as error:
-        pipe.send(str(error))
     except Exception as error:  # it would meet the same again
-        first = (str(error).strip() or "no message").splitlines()[0]
-        pipe.send(f"shard {number}: {type(error).__name__}: {first}")
+        pipe.send(sentence(number, error))
 
 
 def _keep_to_a_core(number: int) -> None:

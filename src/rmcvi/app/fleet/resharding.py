@@ -5,13 +5,16 @@ kill at any moment leaves the old shards or the new ones.
 """
 
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from rmcvi.app.fleet.output import cut
 from rmcvi.app.fleet.plan import FleetPlan
+from rmcvi.app.fleet.remote import Published, as_directory, write_plan
 from rmcvi.app.fleet.routing import owner
+from rmcvi.app.fleet.storage import Storage, is_remote
 from rmcvi.app.fleet.store import Store
 from rmcvi.app.sources import Position, list_parts
 
@@ -27,17 +30,49 @@ def furthest(places: Iterable[dict[str, Any] | None], fleet: FleetPlan) -> Posit
     return max(known, key=lambda p: (parts.index(p.name), p.offset), default=None)
 
 
-def reshard(directory: Path, fleet: FleetPlan, shards: int, run: Run) -> FleetPlan:
+def reshard(place: str, fleet: FleetPlan, shards: int, run: Run) -> FleetPlan:
     """The fleet with another number of shards; `run` takes the old ones to a place."""
-    stores = [Store(directory / fleet.folder(k)) for k in range(fleet.shards)]
-    extras = [store.load()[0] or {} for store in stores]
-    place = furthest((extra.get("source") for extra in extras), fleet)
-    if place is not None:
-        for _ in run(place):
-            pass
+    with as_directory(place) as directory:
+        extras = [store.load()[0] or {} for store in _stores(directory, fleet)]
+        end = furthest((extra.get("source") for extra in extras), fleet)
+        if end is not None:
+            deque(run(end), 0)
+    with as_directory(place) as directory:
+        new = _deal(directory, fleet, shards, end)
+        if is_remote(place):
+            _publish(Storage(place), directory, fleet, new)
+        else:
+            new.write(directory)
+            for store in _stores(directory, fleet):
+                shutil.rmtree(store.folder)
+    return new
+
+
+def _publish(storage: Storage, directory: Path, fleet: FleetPlan, new: FleetPlan) -> None:
+    """The new checkpoints, then the plan, which makes them count; manifests of the old ones stay,
+    since they name the output of then.
+    """
+    for number, store in enumerate(_stores(directory, new)):
+        store.load()
+        published = Published(storage, new, number)
+        published.claim()
+        published.publish(directory, store.begun)
+    write_plan(storage, new)
+    for number in range(fleet.shards):
+        folder = fleet.folder(number)
+        old = [name for name in storage.names(folder) if name.startswith("segment-")]
+        storage.remove(f"{folder}/{name}" for name in old)
+
+
+def _stores(directory: Path, fleet: FleetPlan) -> list[Store]:
+    return [Store(directory / fleet.folder(number)) for number in range(fleet.shards)]
+
+
+def _deal(directory: Path, fleet: FleetPlan, shards: int, end: Position | None) -> FleetPlan:
+    """The streams of all shards, dealt out anew as the first checkpoints of others."""
     new, rows, counts = fleet.with_shards(shards), 0, None
     failing, dealt = 0, [{} for _ in range(shards)]
-    for number, store in enumerate(stores):
+    for number, store in enumerate(_stores(directory, fleet)):
         extra = store.load()[0] or {}
         rows, counts = rows + extra.get("rows", 0), added(counts, extra.get("counts", {}))
         failing += extra.get("failing", 0)
@@ -46,21 +81,14 @@ def reshard(directory: Path, fleet: FleetPlan, shards: int, run: Run) -> FleetPl
         lengths = extra.get("lengths", {})
         cut(directory / fleet.estimates(number), lengths.get("estimates", 0))
         cut(directory / fleet.rejected(number), lengths.get("rejected", 0))
-    source = None if place is None else place.to_json()
+    source = None if end is None else end.to_json()
     for number, streams in enumerate(dealt):
         shutil.rmtree(directory / new.folder(number), ignore_errors=True)  # of one that was killed
         sums = {"rows": rows, "counts": counts or {}, "failing": failing}
         extra = {"source": source, "lengths": {}, **(sums if number == 0 else NOTHING)}
-        _deal(Store(directory / new.folder(number)), extra, streams)
-    new.write(directory)
-    for store in stores:
-        shutil.rmtree(store.folder)
+        to = Store(directory / new.folder(number))
+        to.save(extra, list(streams), lambda key, of=streams: of[key].get(key))
     return new
-
-
-def _deal(to: Store, extra: dict[str, Any], streams: dict[str, Store]) -> None:
-    """Streams of other stores as the first checkpoint of a new one."""
-    to.save(extra, list(streams), lambda key: streams[key].get(key))
 
 
 def added(a: dict[str, Any] | None, b: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,11 @@ class Residents:
         known = (key for key in self._saving if key in self.streams or key in self._store)
         self._store.begin(extra, list(known), self.kept)
 
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The checkpoint that was begun."""
+        return self._store.begun
+
     def sync(self) -> None:
         """Wait until that is on disk, in any thread."""
         self._store.sync()

@@ -5,10 +5,10 @@ tell it anything: killed at any moment, it goes on from its checkpoint, and what
 is cut off and written again, with the same bytes.
 """
 
-import fcntl
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from rmcvi.app.fleet.groups import Group, Groups
-from rmcvi.app.fleet.output import Learned, estimates_of, open_output
+from rmcvi.app.fleet.locks import compiling, locked
+from rmcvi.app.fleet.output import Learned, estimates_of, open_lines, open_output
 from rmcvi.app.fleet.plan import FleetPlan
+from rmcvi.app.fleet.remote import Published
 from rmcvi.app.fleet.residents import Residents
 from rmcvi.app.fleet.routing import owner
+from rmcvi.app.fleet.storage import emptied
 from rmcvi.app.fleet.store import Kept, Store
-from rmcvi.app.run.output import Appended
 from rmcvi.app.run.plan import SENSITIVITY, anchored
-from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import (
     Batch,
     Counts,
@@ -58,19 +59,44 @@ class Told:
     done: bool = False
     process: int = 0
     """Its number on its machine."""
+    checkpoint: float = 0.0
+    """Seconds that its last checkpoint took, the disk included."""
+    doing: str = ""
+    """What it is about to do if that may take long and shows no rows."""
 
 
 class Shard:
     """One of a fleet's shards; `run` it to its end, or stop anywhere."""
 
     def __init__(
-        self, directory: Path, number: int, model: str | None = None, pace: Pace | None = None
+        self,
+        directory: Path,
+        number: int,
+        model: str | None = None,
+        pace: Pace | None = None,
+        published: Published | None = None,
     ):
-        """`model` allows a plan's own code, as in `Plan.trusted`; with a `pace`, the source is
-        followed, and what has come is learned before each wait.
+        """Take up a shard where its checkpoint is.
+
+        Args:
+            directory: of the fleet; of this shard alone if it is published elsewhere.
+            number: of the shard.
+            model: allows a plan's own code, as in `Plan.trusted`.
+            pace: the source is followed, and what has come is learned before each wait.
+            published: where checkpoints and output come from, and go to.
         """
-        self.directory, self.number = directory, number
-        self._lock = _locked(directory / f".shard-{number}.lock")
+        self.directory, self.number, self._storage = directory, number, published
+        self._lock = locked(directory / f".shard-{number}.lock")
+        try:
+            self._open(model, pace)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _open(self, model: str | None, pace: Pace | None) -> None:
+        directory, number = self.directory, self.number
+        if self._storage is not None:
+            self._storage.take(directory)
         self._fleet = FleetPlan.read(directory)
         self.plan = self._fleet.plan.trusted(model)
         self._sensitivity: float = self.plan.options.get("sensitivity", SENSITIVITY)
@@ -103,14 +129,22 @@ class Shard:
         """Whether the checkpoint holds all that was done."""
         if extra is None:
             self.save()
+        if self._follow:  # other threads ask of streams at once
+            deque(self._prepare())
 
     def _table(self, columns: int) -> Streams:
         """For streams of so many columns; other shards find the program in the cache."""
-        compiling = _locked(self.directory / ".compiling.lock", 600.0)
         learner = replace(self.plan, columns=self.plan.columns[:columns]).live().learner
-        table = Streams(learner, self.plan.seed, self._sensitivity)
-        os.close(compiling)
-        return table
+        with compiling():
+            return Streams(learner, self.plan.seed, self._sensitivity)
+
+    def _prepare(self) -> Generator[Told]:
+        """Compile what will be needed, and say so before."""
+        for number in self.streams.unmade:
+            size = len(self._fleet.groups[number])
+            what = f"preparing the program for streams of {size} column{'s' if size > 1 else ''}"
+            yield self._told(f"{what}: compiled once, later runs take it from the cache")
+            self.streams.group(number)
 
     def _restore(self, extra: dict[str, Any]) -> None:
         place, lengths = extra.get("source"), extra.get("lengths", {})
@@ -119,10 +153,10 @@ class Shard:
         self.residents.idle_failing = extra.get("failing", 0)
         self._reader.counts = Counts(**extra.get("counts", {}))
         path, form = self.directory / self._fleet.estimates(self.number), self._fleet.form
-        self._estimates = open_output(path, form, self.plan, lengths.get("estimates", 0))
+        parted = self._storage is not None
+        self._estimates = open_output(path, form, self.plan, lengths.get("estimates", 0), parted)
         path = self.directory / self._fleet.rejected(self.number)
-        self._rejected = Appended(path, lengths.get("rejected", 0))
-        self._rejected.cut()
+        self._rejected = open_lines(path, lengths.get("rejected", 0), parted)
 
     def _is_mine(self, key: str) -> bool:
         mine = self._mine.get(key)
@@ -135,6 +169,7 @@ class Shard:
 
         Whatever happens, what was told last is in the files, and a checkpoint can be made of it.
         """
+        yield from self._prepare()
         try:
             for batch in self._reader.batches(self.position, self._size, until, self._follow):
                 self._learn(batch)
@@ -144,7 +179,7 @@ class Shard:
             self._end_save()
             if not self._clean:
                 self.save()
-        yield self._told(done=True)
+        yield replace(self._told(), done=True)
 
     def _idle(self) -> None:
         """The source is about to wait."""
@@ -189,9 +224,10 @@ class Shard:
         )
         self.published(batch.keys, self._estimates.write(told))
 
-    def _told(self, done: bool = False) -> Told:
+    def _told(self, doing: str = "") -> Told:
         counts = self.rows, len(self.residents), self.residents.failing, self._left()
-        return Told(self.number, *counts, done, os.getpid())
+        about = {"process": os.getpid(), "checkpoint": self.checkpoint_seconds}
+        return Told(self.number, *counts, **about, doing=doing)
 
     def _left(self) -> int:
         if self.plan.source == "-" or self.position is None:
@@ -224,6 +260,7 @@ class Shard:
         """Write the checkpoint; the disk takes it in while learning goes on."""
         begun = time.perf_counter()
         self._estimates.settle()
+        self._rejected.settle()
         place = self._reader.known_again(self.position)
         place = None if place is None else anchored(place, self.plan).to_json()
         extra = {
@@ -245,6 +282,8 @@ class Shard:
         """In another thread: output first."""
         for file in (self._estimates, self._rejected, self.residents):
             file.sync()
+        if self._storage is not None:
+            self._storage.publish(self.directory, self.residents.begun)
 
     def _end_save(self) -> None:
         """Wait for the disk; then the checkpoint counts."""
@@ -280,19 +319,6 @@ class Shard:
         self._disk.shutdown()
         self._estimates.close()
         self._rejected.close()
+        if self._storage is not None:
+            emptied(self.directory)
         os.close(self._lock)
-
-
-def _locked(path: Path, patience: float = 60.0) -> int:
-    """Wait until whoever had the shard has ended; a process that was killed has."""
-    number = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-    end = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return number
-        except BlockingIOError:
-            if time.monotonic() > end:
-                os.close(number)
-                raise Refusal(f"{path.parent}: another process is learning here") from None
-            time.sleep(0.1)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rmcvi.app.fleet.storage import sealed, unsealed
 from rmcvi.core.files import replace, sync, to_json
 from rmcvi.learners import CheckpointError
 
@@ -120,6 +121,7 @@ class Store:
                 trouble = error
                 continue
             self._names, self._number = plain["segments"], plain["number"]
+            self._begun = self._names, plain["extra"]
             return plain["extra"], None if trouble is None else f"{trouble} Going back."
         if trouble is not None:
             raise trouble
@@ -163,14 +165,19 @@ class Store:
             os.fsync(self._file)
             sync(self.folder)
 
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The checkpoint that was begun or loaded: its segments, and what else belongs to it."""
+        names, extra = self._begun
+        return {"number": self._number, "segments": names, "extra": extra}
+
     def commit(self) -> None:
         """From now on, the checkpoint that was begun is the one that counts."""
-        names, extra = self._begun
+        names, _ = self._begun
         current, previous = self.folder / CURRENT, self.folder / PREVIOUS
         if current.exists():
             replace(previous, current.read_bytes())
-        text = to_json({"number": self._number, "segments": names, "extra": extra})
-        replace(current, f"{zlib.crc32(text.encode())} {text}\n".encode())
+        replace(current, sealed(self.begun))
         self._let_go()
         if names[-1] not in self._names:
             self._open(names[-1], sure=True)
@@ -202,10 +209,10 @@ class Store:
         return {"number": number, "index": size, "bytes": end, "crc": crc, "streams": len(keys)}
 
     def _read(self, path: Path) -> dict[str, Any]:
-        crc, _, text = path.read_text().strip().partition(" ")
-        if crc != str(zlib.crc32(text.encode())):
+        plain = unsealed(path.read_bytes())
+        if plain is None:
             raise CheckpointError(path, "damaged", "It was not written as it is.")
-        return json.loads(text)
+        return plain
 
     def _open(self, segment: dict[str, Any], sure: bool = False) -> None:
         """Make the streams of a segment those that count; `sure` that they are as written."""

@@ -10,6 +10,7 @@ from rmcvi.lab.bench.measure import Target as Target
 from rmcvi.lab.bench.measure import pinned as pinned
 from rmcvi.lab.bench.pipeline_bench import pipeline as pipeline
 from rmcvi.lab.bench.rivals_bench import rivals as rivals
+from rmcvi.lab.bench.shard_bench import fleet_of as fleet_of
 from rmcvi.lab.bench.stream_bench import fleet as fleet
 from rmcvi.lab.bench.stream_bench import stream as stream
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from rmcvi.app.cli.commands import app
 from rmcvi.app.run.speech import Refusal
-from rmcvi.lab.bench import WORKLOADS, Outcome, pinned
+from rmcvi.lab.bench import WORKLOADS, Outcome, fleet_of, pinned
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -24,6 +24,8 @@ rmcvi bench gradient
 rmcvi bench gradient --quick --json gradient.json
 
 rmcvi bench --threads 2 --json all.json
+
+rmcvi bench fleet --streams 10000 --shards 2
 """
 
 
@@ -38,6 +40,12 @@ def bench(
         int, typer.Option("--threads", min=1, help="Cores that every program may use.")
     ] = 1,
     listed: Annotated[bool, typer.Option("--list", help="Show the workloads and stop.")] = False,
+    streams: Annotated[
+        int | None,
+        typer.Option(min=64, help="With fleet: `rmcvi fleet` on so many streams instead."),
+    ] = None,
+    columns: Annotated[int, typer.Option(min=1, help="Of each of these streams.")] = 1,
+    shards: Annotated[int, typer.Option(min=1, help="That learn them, each a process.")] = 1,
 ) -> int:
     """Measure speed: workloads whose programs take turns, warm, in one run.
 
@@ -51,6 +59,14 @@ def bench(
         return 0
     if name is not None and name not in WORKLOADS:
         raise Refusal(f"NAME: got {name!r}, expected one of {', '.join(WORKLOADS)}")
+    if streams is not None:
+        if name != "fleet":
+            raise Refusal(f"--streams: got {streams} for {name}, expected it with fleet")
+        outcome = fleet_of(streams, columns, shards)  # its processes keep to a core each
+        _print(console, outcome)
+        if to is not None:
+            to.write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
+        return 0
     outcomes: dict[str, Any] = {}
     with pinned(threads):
         for chosen in WORKLOADS if name is None else (name,):

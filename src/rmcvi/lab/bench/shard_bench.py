@@ -1,10 +1,11 @@
-"""A shard of `rmcvi fleet` from file to file: what a row, a stream and a checkpoint cost.
+"""`rmcvi fleet` from file to file: what a row, a stream, a checkpoint and the driver cost.
 
-One process, as many rows of each stream as it takes to be past the warm-up; the rate is that of the
-rows after it, by processor time, with a checkpoint every half minute.
+Real processes, one for each shard, and this one, which drives them. Each stream has as many rows as
+it takes to be past the warm-up; the rate is that of the rows after it, per second of the shards'
+processor time. What the driver costs is its share of all processor time.
 """
 
-import resource
+import os
 import tempfile
 import time
 from datetime import datetime, timedelta
@@ -14,20 +15,25 @@ from typing import Any
 import numpy as np
 
 from rmcvi.app.cli.simulate import rhythm
+from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.plan import FleetPlan
-from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.fleet.shard import Told
 from rmcvi.app.fleet.store import Store
 from rmcvi.app.run.plan import make_plan
 from rmcvi.app.sources import first_stream, read
+from rmcvi.lab.bench.measure import Outcome, Target
 
 WARM = 32
 """Rows of a stream that are not timed."""
-ASKED = 100_000.0
-"""Rows a second and core after the warm-up."""
+ROWS, LEAST, MOST = 1 << 20, 40, 96
+"""Rows of all streams, at least and at most so many of each."""
+ASKED, DRIVER = 100_000.0, 0.1
+"""Rows a second and core after the warm-up; the driver's share at most."""
 
 
-def shard(streams: int, length: int, columns: int = 1, form: str = "jsonl") -> dict[str, Any]:
-    """Numbers of one shard with so many streams of so many rows and columns."""
+def fleet_of(streams: int, columns: int, shards: int, form: str = "jsonl") -> Outcome:
+    """A fleet of so many streams with so many columns, in so many shards."""
+    length = min(max(ROWS // streams, LEAST), MOST)
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "rows.csv", Path(folder) / "run"
         _write(source, streams, length, columns)
@@ -46,10 +52,16 @@ def shard(streams: int, length: int, columns: int = 1, form: str = "jsonl") -> d
             checkpoint_every=10**9,
         )
         out.mkdir()
-        FleetPlan(plan, "sensor", 1, form=form).write(out)
-        found = _run(out, streams)
-    case = f"{streams}_{columns}_{form}"
-    return {f"{name}_{case}": value for name, value in found.items()}
+        FleetPlan(plan, "sensor", shards, form=form).write(out)
+        found = {"streams": streams, "columns": columns, "shards": shards}
+        found |= _run(out, streams, shards)
+    speed, share = found["per_second_and_core"], found["driver_share"]
+    targets = [
+        Target(f"{ASKED:.0f} rows a second and core: {speed:.0f}", speed >= ASKED),
+        Target(f"driver at most {DRIVER:.0%} of processor time: {share:.1%}", share <= DRIVER),
+    ]
+    title = f"rmcvi fleet, {length} rows of each stream; load {os.getloadavg()[0]:.0f}"
+    return Outcome("fleet", title, found, [found], targets, quick=False)
 
 
 def _write(path: Path, streams: int, length: int, columns: int) -> None:
@@ -63,32 +75,61 @@ def _write(path: Path, streams: int, length: int, columns: int) -> None:
             file.writelines(f"{hour},s{i},{texts[i % len(texts)]}\n" for i in range(streams))
 
 
-def _run(out: Path, streams: int) -> dict[str, Any]:
-    begun = time.perf_counter()
-    one, first = Shard(out, 0), 0.0
-    busy, timed, costs, rows = time.process_time(), 0, 0.0, 0
-    for told in one.run():
-        first = first or time.perf_counter() - begun
-        now = time.process_time()
-        if told.rows > WARM * streams and not told.done and timed:
-            costs += now - busy
-        elif not told.done:
-            costs, timed = 0.0, max(told.rows, 1)
-        rows, busy = told.rows, time.process_time()
-    saved, size = one.checkpoint_seconds, one.streams.group(0).streams.block.fresh.nbytes
-    one.close()
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.perf_counter()
-    store = Store(out / FleetPlan.read(out).folder(0))
-    store.load()
-    states = [np.array(store.get(key).state) for key in store]
-    back = time.perf_counter() - begun
-    assert len(states) == streams
+class _Shard:
+    """What a process of a shard has used, as far as it told."""
+
+    def __init__(self) -> None:
+        self.first, self.cost, self.rows, self.whole, self.memory = 0.0, 0.0, 0, 0.0, 0.0
+        self._begun: tuple[float, int] | None = None
+
+    def hear(self, told: Told, seconds: float) -> None:
+        """Something was told, `seconds` after the start."""
+        if not told.rows or (told.done and not told.process):
+            return
+        self.first = self.first or seconds
+        try:
+            words = Path(f"/proc/{told.process}/stat").read_text().rpartition(")")[2].split()
+            status = Path(f"/proc/{told.process}/status").read_text().split("VmHWM:")[1].split()
+        except (OSError, IndexError):  # it has ended
+            return
+        self.whole = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        self.memory = float(status[0]) / 1024.0
+        if told.rows <= WARM * told.streams:
+            self._begun = self.whole, told.rows
+        elif self._begun is not None:
+            self.cost, self.rows = self.whole - self._begun[0], told.rows - self._begun[1]
+
+
+def _run(out: Path, streams: int, shards: int) -> dict[str, Any]:
+    begun, busy, told = time.perf_counter(), time.process_time(), []
+    seen, last = [_Shard() for _ in range(shards)], [-1] * shards
+    for told in engines.run(str(out), shards):
+        for number, one in enumerate(told):
+            if one.rows != last[number]:
+                last[number] = one.rows
+                seen[number].hear(one, time.perf_counter() - begun)
+    driver = time.process_time() - busy
+    back, size = _read_again(out, shards, streams)
+    cost = sum(one.cost for one in seen)
     return {
-        "shard_per_second": (rows - timed) / costs if costs else np.nan,
-        "shard_first_batch_seconds": first,
-        "shard_checkpoint_seconds": saved,
-        "shard_recovery_seconds": back,
-        "shard_bytes_per_stream": size,
-        "shard_peak_megabytes": held / 1024.0,
+        "per_second_and_core": sum(one.rows for one in seen) / cost if cost else np.nan,
+        "first_row_seconds": max(one.first for one in seen),
+        "checkpoint_seconds": max(one.checkpoint for one in told),
+        "recovery_seconds": back,
+        "bytes_per_stream": size,
+        "peak_megabytes_of_a_shard": max(one.memory for one in seen),
+        "driver_share": driver / (driver + sum(one.whole for one in seen)),
     }
+
+
+def _read_again(out: Path, shards: int, streams: int) -> tuple[float, float]:
+    """Seconds until the streams of a shard are in memory again; bytes of a stream."""
+    fleet, found, begun = FleetPlan.read(out), 0, time.perf_counter()
+    size = 0
+    for number in range(shards):
+        store = Store(out / fleet.folder(number))
+        store.load()
+        states = [np.array(store.get(key).state) for key in store]
+        found, size = found + len(states), states[0].nbytes if states else size
+    assert found == streams
+    return (time.perf_counter() - begun) / shards, float(size)

@@ -18,21 +18,12 @@ import optax
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import InnovationFamily
 from rmcvi.lab.bench.measure import Outcome, Program, Target, Turn, take_turns
-from rmcvi.lab.bench.shard_bench import ASKED, shard
 from rmcvi.learners import OnlineEstimator, run, scan
 from rmcvi.models import ChaoticRNN, simulate
 from rmcvi.recursion import RMCVI
 from rmcvi.scale import Fleet
 
 STEPS = 16
-SHARDS = (
-    (1000, 160, 1, "jsonl"),
-    (1000, 160, 1, "parquet"),
-    (10_000, 48, 1, "jsonl"),
-    (100_000, 36, 1, "parquet"),
-    (10_000, 48, 4, "jsonl"),
-)
-"""Streams, rows of each, columns, form of the estimates: of one shard."""
 
 
 def stream(quick: bool = False) -> Outcome:
@@ -143,14 +134,6 @@ def fleet(quick: bool = False) -> Outcome:
     gain = rate[many] / rate[1]
     numbers[f"gain_{many}"] = gain
     targets = [Target(f"at least 5 times one stream's at {many}: {gain:.1f}", gain >= 5)]
-    if not quick:
-        for streams, length, columns, form in SHARDS:
-            numbers |= (found := shard(streams, length, columns, form))
-            speed = found[f"shard_per_second_{streams}_{columns}_{form}"]
-            case = f"{streams} of {columns} columns, from file to {form}"
-            rows.append(dict.fromkeys(rows[0]) | {"streams": case, "per_second": speed})
-        speed = numbers["shard_per_second_1000_1_jsonl"]
-        targets.append(Target(f"{ASKED:.0f} rows a second of a shard: {speed:.0f}", speed >= ASKED))
     return Outcome("fleet", "Streams advanced together", numbers, rows, targets, quick)
 
 

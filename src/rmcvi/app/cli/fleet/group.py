@@ -1,7 +1,6 @@
 """The verbs of `rmcvi fleet`, and the options that they share."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,7 +47,10 @@ fleet = typer.Typer(
 )
 app.add_typer(fleet, name="fleet")
 
-FleetDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a fleet.")]
+FleetDirectory = Annotated[
+    str,
+    typer.Argument(metavar="DIR", help="The directory of a fleet, or its address on a storage."),
+]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class ShardOptions:
 
     shards: Annotated[
         int | None,
-        typer.Option(min=1, help="Parts that learn side by side (default: one per core)."),
+        typer.Option(
+            min=1,
+            help="Parts that learn side by side (default: one per core; 1 for a small source).",
+        ),
     ] = None
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster, such as auto (default: processes here).")

@@ -1,7 +1,9 @@
 """`rmcvi fleet SOURCE` and `rmcvi fleet resume`."""
 
 import os
+import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +16,16 @@ from rmcvi.app.cli.groups import LearnOptions, grouped
 from rmcvi.app.cli.options import Quiet, SameModel, one_of
 from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.column_sets import column_sets
-from rmcvi.app.fleet.plan import FLEET, FORMS, FleetPlan
+from rmcvi.app.fleet.plan import FORMS, FleetPlan
+from rmcvi.app.fleet.remote import read_fleet, write
 from rmcvi.app.fleet.resharding import reshard
+from rmcvi.app.fleet.storage import Storage, is_remote
 from rmcvi.app.run.speech import Refusal, printable, say
-from rmcvi.app.sources import first_stream
+from rmcvi.app.sources import first_stream, list_parts
+
+SMALL = 1 << 20
+"""Bytes of a source for which one shard is enough: a second or two, while a shard takes ten of
+processor time to start."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,13 @@ def learn(
     source: Annotated[str, typer.Argument(help="As for `rmcvi learn`; - needs --shards 1.")],
     *,
     key: Annotated[str, typer.Option(help="The column that tells the streams apart.")],
-    out: Annotated[Path, typer.Option(help="Directory of the fleet.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            help="Directory of the fleet, or an address such as s3://bucket/plant.run (extra"
+            " 'remote')."
+        ),
+    ],
     wanted: LearnOptions,
     sharding: ShardOptions,
     output: OutputOptions,
@@ -64,7 +78,7 @@ def learn(
     places = column_sets(found.source, first.schema, key, found.rules)
     sets = tuple(tuple(plan.columns[i] for i in own) for own in places[:-1])
     chosen = FleetPlan(plan, key, number, form=output.format, resident=sharding.resident, sets=sets)
-    chosen.write(out)
+    write(out, chosen)
     if not quiet:
         for sentence in (*plan.assumed, f"Streams: by {key!r}; shards: {number}."):
             say(printable(sentence))
@@ -72,23 +86,36 @@ def learn(
 
 
 def _number(shards: int | None, source: str) -> int:
-    number = shards or (1 if source == "-" else os.cpu_count() or 1)
+    number = shards or (1 if _is_small(source) else os.cpu_count() or 1)
     if source == "-" and number > 1:
         raise Refusal(f"--shards: got {number}, but standard input can be read by one shard alone")
     return number
 
 
-def _clear(out: Path, force: bool) -> None:
+def _is_small(source: str) -> bool:
+    if source == "-":
+        return True
+    return sum(part.stat().st_size for part in list_parts(Path(source))) < SMALL
+
+
+def _clear(place: str, force: bool) -> None:
     """An empty directory, or what was a fleet's."""
-    if (out / FLEET).exists():
+    out, storage = Path(place), Storage(place) if is_remote(place) else None
+    names = storage.names() if storage else [path.name for path in _inside(out)]
+    if any(re.fullmatch(r"fleet(-\d{6})?\.json", name) for name in names):
         if not force:
-            again = f"`rmcvi fleet resume {out}` goes on with it, --force starts anew"
-            raise Refusal(f"{out}: already holds a fleet; {again}")
-        FleetPlan.read(out)
-        shutil.rmtree(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Refusal(f"{out}: is not empty, expected a directory for the fleet")
-    out.mkdir(parents=True, exist_ok=True)
+            again = f"`rmcvi fleet resume {place}` goes on with it, --force starts anew"
+            raise Refusal(f"{place}: already holds a fleet; {again}")
+        read_fleet(place)
+        storage.remove_all() if storage else shutil.rmtree(out)
+    elif names:
+        raise Refusal(f"{place}: is not empty, expected a directory for the fleet")
+    if storage is None:
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def _inside(out: Path) -> Iterable[Path]:
+    return out.iterdir() if out.is_dir() else [out] if out.exists() else []
 
 
 @fleet.command()
@@ -105,11 +132,11 @@ def resume(
     Sorted by key and time, the output is that of an uninterrupted run, to the byte. The number of
     shards may be another one, as may that of the streams in memory.
     """
-    plan = FleetPlan.read(directory)
+    plan = read_fleet(directory)
     plan.plan.trusted(model)
     if sharding.resident is not None:
         plan = replace(plan, resident=sharding.resident)
-        plan.write(directory)
+        write(directory, plan)
     number = plan.shards
     if sharding.shards is not None:
         number = _number(sharding.shards, plan.plan.source)

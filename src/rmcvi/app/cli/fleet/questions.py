@@ -11,6 +11,8 @@ from rich.table import Table
 from rmcvi.app.cli.fleet.group import FleetDirectory, fleet
 from rmcvi.app.cli.options import SameModel, a_level, one_of
 from rmcvi.app.fleet.opened import OpenedFleet
+from rmcvi.app.fleet.remote import as_directory
+from rmcvi.app.fleet.storage import is_remote
 from rmcvi.app.run.output import SHAPES, moment, write_rows
 from rmcvi.app.run.progress import tell
 from rmcvi.app.run.speech import Refusal, printable
@@ -42,8 +44,8 @@ def forecast(
 ) -> None:
     """Forecast the rows of a stream after the last one that was learned from."""
     form = one_of("--format", format, SHAPES) or "table"
-    opened = OpenedFleet(directory, model)
-    stream = opened.stream(key)
+    with as_directory(directory) as here:
+        stream = OpenedFleet(here, model).stream(key)
     plan = stream.plan
     if plan.schema["inputs"]:
         names = ", ".join(plan.schema["inputs"])
@@ -67,13 +69,14 @@ def inspect(
     model: SameModel = None,
 ) -> None:
     """Say what a fleet is, how well it predicts, and which streams are in trouble."""
-    opened = OpenedFleet(directory, model)
-    ranked = opened.ranked()
+    with as_directory(directory) as here:
+        opened = OpenedFleet(here, model, directory)
+        about, sentences, ranked = opened.about(), opened.sentences(), opened.ranked()
     if as_json:
-        print(to_json({"fleet": opened.about(), "streams": ranked}, indent=1))
+        print(to_json({"fleet": about, "streams": ranked}, indent=1))
         return
     console = Console(highlight=False)
-    for sentence in opened.sentences():
+    for sentence in sentences:
         tell(console, sentence)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ranked[0] if ranked else ():
@@ -96,6 +99,14 @@ def report(
     model: SameModel = None,
 ) -> None:
     """Write report.html: all streams, the most troubled first, and pages of the worst."""
-    from rmcvi.app.fleet.pages import write  # matplotlib and jinja: not for the other verbs
+    from rmcvi.app.fleet.pages import (  # matplotlib and jinja: not for the other verbs
+        put_pages,
+        write,
+    )
 
-    print(write(OpenedFleet(directory, model), pages))
+    with as_directory(directory, outputs=True) as here:
+        page = write(OpenedFleet(here, model, directory), pages)
+        if is_remote(directory):
+            print(put_pages(directory, here))
+        else:
+            print(page)

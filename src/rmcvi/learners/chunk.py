@@ -253,7 +253,8 @@ def learn_row(
     learned = sound & predicted
     kept = [jnp.where(learned, a, b) for a, b in zip(new, leaves[:size], strict=True)]
     state, _ = fixed.unflatten([*kept, *leaves[size:]])
-    filled = _filled(learner, state, values.y, prediction)
+    after = fixed.unflatten([*new, *leaves[size:]])[0]
+    filled = _filled(learner, after, learned, values.y, prediction)
     law, own = learner.filter(state), learner.diagnostics(state, info)
     std = jnp.sqrt(jnp.maximum(jnp.diagonal(law.covariance, axis1=-2, axis2=-1), 0.0))
     spread = deviation(prediction, learner.level)
@@ -287,16 +288,20 @@ def _nothing(dim: int) -> Prediction:
 
 
 def _filled(
-    learner: AbstractLearner, state: PyTree, y: Float[Array, "dy"], prediction: Prediction
+    learner: AbstractLearner,
+    state: PyTree,
+    learned: Bool[Array, ""],
+    y: Float[Array, "dy"],
+    prediction: Prediction,
 ) -> Float[Array, "dy"]:
     """The row with its gaps filled, by its prediction if the learner knows nothing better."""
 
-    def fill(state: PyTree, y: Array, prediction: Prediction) -> Array:
+    def fill(state: PyTree, learned: Array, y: Array, prediction: Prediction) -> Array:
         mean = learner.present(state).mean.astype(y.dtype)
-        return jnp.where(jnp.isnan(mean), prediction.mean, mean)
+        return jnp.where(jnp.isnan(mean) | ~learned, prediction.mean, mean)
 
-    given = state, y, prediction
-    return rarely(jnp.any(jnp.isnan(y)), fill, lambda state, y, prediction: y, *given)
+    given = state, learned, y, prediction
+    return rarely(jnp.any(jnp.isnan(y)), fill, lambda state, learned, y, prediction: y, *given)
 
 
 def _number(value: Any) -> Float[Array, ""]:

@@ -7,6 +7,8 @@ column has moved at once of late. In place of one that is not, the last value is
 the usual change as its deviation. A learner whose predictions stay unsound starts afresh.
 """
 
+import functools
+import operator
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +33,8 @@ REFUSED = 0.05
 """Strikes of a row that is not learned although its prediction was sound: the row may be absurd."""
 RELIEF = 0.02
 """Strikes that a sound row takes back."""
+LONG, PIECES = 512, 32
+"""Numbers of an array that is looked at alone, and pieces that it is cut into at most."""
 USUAL = 1.4826
 """Standard deviations of a normal change in its median size."""
 
@@ -114,8 +118,31 @@ def strict_leaves(leaves: Any) -> list[bool]:
 
 def is_sound(tree: PyTree, strict: Bool[Array, "n"]) -> Bool[Array, ""]:
     """Whether every strict array holds numbers that are finite and not absurd."""
-    good = [
-        jnp.all(jnp.abs(v) < LARGEST) if jnp.issubdtype(v.dtype, jnp.inexact) else jnp.array(True)
-        for v in jax.tree.leaves(tree)
-    ]
-    return jnp.all(jnp.stack(good) | ~strict)
+    pairs = zip(jax.tree.leaves(tree), strict, strict=True)
+    leaves = [(v, must) for v, must in pairs if jnp.issubdtype(v.dtype, jnp.inexact)]
+    good = [_is_small(v) | ~must for v, must in leaves if v.size > LONG]
+    # Short arrays one after the other: to begin with one takes longer than to look at its numbers.
+    short = [(v.ravel(), must) for v, must in leaves if v.size <= LONG]
+    if short:
+        sizes = np.array([v.size for v, _ in short])
+        numbers = jnp.concatenate([*(v for v, _ in short), jnp.zeros(-sum(sizes) % PIECES)])
+        must = jnp.repeat(jnp.stack([m for _, m in short]), sizes, total_repeat_length=len(numbers))
+        good.append(_is_small(jnp.where(must, numbers, 0.0)))
+    return jnp.all(jnp.stack(good))
+
+
+def _is_small(values: Float[Array, "..."]) -> Bool[Array, ""]:
+    """Whether no number is absurd, by pieces of the array laid upon one another.
+
+    The compiler goes through a reduction number by number, and through what is done to arrays of
+    one shape by vectors. Cut along other axes than its own, every number's place is divided for.
+    """
+    pieces = [values]
+    while pieces[0].ndim and 2 * len(pieces) <= PIECES:
+        most = PIECES // len(pieces)
+        count = next(n for n in range(most, 0, -1) if pieces[0].shape[0] % n == 0)
+        pieces = [part for piece in pieces for part in jnp.split(piece, count)]
+        if len(pieces[0]) > 1:
+            break
+        pieces = [piece[0] for piece in pieces]
+    return jnp.all(functools.reduce(operator.and_, [jnp.abs(v) < LARGEST for v in pieces]))

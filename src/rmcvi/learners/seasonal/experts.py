@@ -73,8 +73,8 @@ class Experts(eqx.Module):
     ) -> Float[Array, "e dy"]:
         """Values, the same or each expert's own, with `change` for experts in asinh units."""
         rows = jnp.broadcast_to(values, self.valid.shape)
-        asinh = jnp.broadcast_to(jnp.array(self.asinh)[:, None], rows.shape)
-        return change(rows, jnp.broadcast_to(scale, rows.shape), asinh)
+        # Only theirs are worked out: which ones they are is known when the program is compiled.
+        return jnp.stack([change(v, scale, a) for v, a in zip(rows, self.asinh, strict=True)])
 
 
 def bin_of(horizon: Float[Array, "dy"]) -> Int[Array, "dy"]:

@@ -17,24 +17,26 @@ MAX_ASINH = 20.0
 """Largest argument of sinh, which is 2e8 there."""
 FINEST = 1e-6
 """Least deviation relative to the centre: what single precision can tell apart."""
+Asinh = bool | Bool[Array, "..."]
+"""Whether values are in asinh units: one answer for all, or each value's own."""
 
 
 def to_asinh(
-    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, "..."]
+    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Asinh
 ) -> Float[Array, "*rows dy"]:
-    """The transformed value g(y); `asinh` is one for all, or each value's own."""
+    """The transformed value g(y)."""
     return jnp.where(asinh, scale * jnp.arcsinh(y / scale), y)
 
 
 def from_asinh(
-    g: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, "..."]
+    g: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Asinh
 ) -> Float[Array, "*rows dy"]:
     """The inverse of g."""
     return jnp.where(asinh, scale * jnp.sinh(jnp.clip(g / scale, -MAX_ASINH, MAX_ASINH)), g)
 
 
 def log_slope(
-    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Bool[Array, "..."]
+    y: Float[Array, "*rows dy"], scale: Float[Array, "*rows dy"], asinh: Asinh
 ) -> Float[Array, "*rows dy"]:
     """The logarithm of g'(y)."""
     ratio = jnp.abs(y / scale)

@@ -279,7 +279,7 @@ class Record:
             return total
 
         mean = np.mean(quantile(NODES, 1.0))
-        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + np.array([6, 0]))
+        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k])
         ends = at.bounds(1.0)
         places = [None if o is None else o.location for o in said[-2:]]
         if at.candidate is not None:

@@ -92,7 +92,7 @@ class Reference:
     hidden: int = 64
     cross: int = 2
     own: int = 3
-    warm: int = 24
+    warm: int = 12
     memory: int = 71
     """Rows before the present one from which a column becomes known."""
     level: float = 0.9

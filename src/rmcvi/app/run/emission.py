@@ -2,7 +2,8 @@
 
 Counts are whole numbers, none of them negative, few at a time, that scatter from row to row as
 counts do by chance, or by more: E (y_t - y_{t-1})^2 = 2 E y for a steady rate. Whole degrees of a
-thermometer scatter by far less. A share lies between 0 and 1, or between 0 and 100 in a column in
+thermometer scatter by far less. What counts up and starts anew (hours of rain so far, hours of the
+day) is no count either: it hardly ever falls to anything but its start. A share lies between 0 and 1, or between 0 and 100 in a column in
 per cent, and comes near one of its bounds.
 """
 
@@ -26,6 +27,9 @@ DISTINCT = 3
 """Different values that counts have at least: a switch has two."""
 CHANCE = 0.5
 """Share of the scatter by chance that counts have at least."""
+FALLS, GROWN, SEEN = 0.05, 0.8, 5
+"""Of values after one of 2 or more the share that is smaller, but not 0; of those of 2 or more the
+share after one that is not 0: running sums have fewer and more than this, if there are so many."""
 NEAR, OFTEN = 0.05, 0.02
 """A bound matters if so many values lie so near, both as shares."""
 FINEST = 1e-4
@@ -70,7 +74,17 @@ def find_law(seen: np.ndarray, of_hundred: bool) -> str | None:
         return "bounded" if near >= OFTEN and share.max() > 0.5 else None
     whole = np.all(seen == np.round(seen)) and len(np.unique(seen)) >= DISTINCT
     scatter = np.mean(np.diff(seen) ** 2) >= CHANCE * 2.0 * np.mean(seen)
-    return "negative-binomial" if whole and np.median(seen) <= FEW and scatter else None
+    counts = whole and np.median(seen) <= FEW and scatter and not _counts_up(seen)
+    return "negative-binomial" if counts else None
+
+
+def _counts_up(seen: np.ndarray) -> bool:
+    """Whether values grow until they start anew."""
+    before, after = seen[:-1], seen[1:]
+    falls = ((after > 0.0) & (after < before))[before >= 2.0]
+    grown = (before > 0.0)[after >= 2.0]
+    few = min(len(falls), len(grown)) < SEEN
+    return not few and falls.mean() < FALLS and grown.mean() >= GROWN
 
 
 def sentences(found: Sequence[dict[str, Any]]) -> list[str]:

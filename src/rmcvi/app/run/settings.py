@@ -49,7 +49,7 @@ class Seasonal(Strict):
     degrees: int = Field(6, ge=2, le=1000)
     memory: float = Field(1000.0, gt=1, le=1e9)
     gate: float = Field(15.0, ge=1, le=1e6)
-    warm: int = Field(24, ge=8, le=LONGEST)
+    warm: int = Field(12, ge=8, le=LONGEST)
     window: int = Field(96, ge=1, le=LONGEST)
 
 

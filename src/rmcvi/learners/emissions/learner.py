@@ -83,7 +83,7 @@ class Group(eqx.Module):
         states, told = jax.vmap(lambda s, y, m, half: self.expert.step(s, y, m, half, dt, level))(
             states, (y - zero) / one, mean, grid.half / one
         )
-        mean, low, high = (zero + one * v for v in (told.mean, told.low, told.high))
+        mean, low, high = grid.snap(*(zero + one * v for v in (told.mean, told.low, told.high)))
         return states, Foreseen(mean, low, high, told.log_mass, told.p_value)
 
 

@@ -42,12 +42,16 @@ class Grid(eqx.Module):
     ) -> tuple[Array, Array, Array]:
         """A mean within the bounds, and an interval of possible values around it.
 
-        An end that is a quarter of a count beyond one is that count.
+        An end that is a quarter of a count beyond one is that count. An end between two shares is
+        the nearer one: the quantile of a rounded value is the rounded quantile, and a share of
+        exactly 1 is in the interval whose end lies in the last cell.
         """
         mean, low, high = (jnp.clip(v, self.low, self.high) for v in (mean, low, high))
         low, high = jnp.minimum(low, mean), jnp.maximum(high, mean)
         if not self.whole:
-            return mean, low, high
+            step = 2.0 * self.half
+            low, high = (self.low + step * jnp.round((v - self.low) / step) for v in (low, high))
+            return mean, jnp.minimum(low, mean), jnp.maximum(high, mean)
         low = jnp.minimum(jnp.floor(low + 0.25), jnp.floor(mean))
         return mean, low, jnp.maximum(jnp.ceil(high - 0.25), jnp.ceil(mean))
 

@@ -16,6 +16,7 @@ from rmcvi.learners.seasonal.panel import assemble, extended, season_alone, tria
 from rmcvi.learners.seasonal.predict import Row, predict, standardised
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.short_regression import ShortRegression
+from rmcvi.learners.seasonal.smoothing import TWO, Smoothing
 from rmcvi.learners.seasonal.state import Learned, SeasonalInfo
 from rmcvi.learners.seasonal.trial import Trial
 from rmcvi.learners.seasonal.units import LocationScale
@@ -40,9 +41,10 @@ class Ensemble(eqx.Module):
 
     @property
     def transforms(self) -> tuple[bool, ...]:
-        """Which experts are in asinh units: some components, and the path that adds to one."""
+        """Which experts are in asinh units: components, those that add to one, simple ones."""
         components = tuple(asinh for asinh, _ in self.kinds)
-        return (*components, *([components[BASE]] * bool(self.hidden)), False, False, False)
+        path = [components[BASE]] * bool(self.hidden)
+        return (*components, *path, *components[:TWO], False, False, False)
 
     def nothing(self) -> Learned:
         """What is known before the first row."""
@@ -52,6 +54,7 @@ class Ensemble(eqx.Module):
             components=jax.tree.map(lambda v: jnp.tile(v[None], (m,) + (1,) * v.ndim), one),
             columns=Columns.unknown(self.design),
             walk=RandomWalk.unknown(d),
+            smoothing=Smoothing.unknown(d),
             short=ShortRegression.unknown(d),
             nonlinear=[Nonlinear.unknown(self.hidden, self.design)] * bool(self.hidden),
             skill=Skill.unknown(len(self.transforms), d),
@@ -88,10 +91,11 @@ class Ensemble(eqx.Module):
             )
         )(components, kind.mask)
         short = learned.short.predict(walk, season)
+        smoothed = learned.smoothing.predict(components, columns, row.phase, walk.gap, self.design)
         base = Base.of(components, predicted, laws)
         paths = [p.predict(base, columns, row, walk.gap, self.design) for p in learned.nonlinear]
-        laws = extended(laws, [path.law for path in paths])
-        experts = assemble(laws, season, short.law, last, self.transforms, walk.gap, known)
+        laws = extended(laws, [path.law for path in paths], smoothed.law)
+        experts = assemble(laws, season, short[1], last, self.transforms, walk.gap, known)
         been = trial.been(columns, row.phase, self.design)
         components, forecast, season_then = trial_forecast(
             components, been, kind.mask, row, predicted.leverage, self.design
@@ -99,7 +103,7 @@ class Ensemble(eqx.Module):
         running = known & trial.known & trial.running & (trial.horizon > 1.5)
         last = LocationScale(trial.walk.last, trial.walk.deviation)
         silent = LocationScale(trial.walk.last, jnp.full(self.design.size, jnp.nan))
-        forecast = extended(forecast, [silent] * len(paths))
+        forecast = extended(forecast, [silent] * (len(paths) + TWO))
         later = assemble(
             forecast, season_then, silent, last, self.transforms, trial.horizon, running
         )
@@ -113,7 +117,8 @@ class Ensemble(eqx.Module):
             columns.scale,
             level,
         )
-        belief = jnp.where(scored.far, walk.belief(y, settings.gate), 1.0)
+        far = scored.far & latest
+        belief = jnp.where(far, walk.belief(y, settings.gate), 1.0)
         teaches = columns.known & ~jnp.isnan(y) & (walk.repeats < STUCK)
         z, _ = standardised(base.component, columns, kind.asinh[BASE], y)
         nonlinear = [
@@ -126,18 +131,21 @@ class Ensemble(eqx.Module):
             lambda c, p, asinh: learn(c, p, columns, asinh, value, self.design, settings)
         )(components, predicted, kind.asinh)
         columns = columns.restart(jnp.any(moved, 0))
-        confirmed = scored.far & walk.confirms(y, settings.gate)
-        walked = walk.learn(y, scored.far, settings.gate)
+        confirmed = far & walk.confirms(y, settings.gate)
+        walked = walk.learn(y, far, settings.gate)
         trial, components = trial.at(been, row.phase, self.design).onward(
             components, columns, walked, started, jnp.any(moved)
         )
-        taught = ~jnp.isnan(y) & ~scored.far & (walk.repeats < STUCK)
+        taught = ~jnp.isnan(y) & ~far & (walk.repeats < STUCK)
+        smoothing = learned.smoothing.learn(
+            smoothed, y, columns, kind.asinh[:TWO], taught, confirmed, settings.degrees
+        )
         shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
         new = (walked, shorter, nonlinear, skill.trust_last(confirmed), trial)
         old = (walk, learned.short, learned.nonlinear, learned.skill, learned.trial)
         new = tree.where(latest, new, old)
         info = SeasonalInfo(scored.prediction, scored.log_densities)
-        return Learned(components, columns, *new), info
+        return Learned(components, columns, smoothing, *new), info
 
     def score(
         self,

@@ -71,7 +71,7 @@ class SeasonalLearner(AbstractLearner):
         degrees: int = 6,
         memory: float = 1000.0,
         gate: float = 15.0,
-        warm: int = 24,
+        warm: int = 12,
         window: int = 96,
         level: float = 0.9,
     ):

@@ -75,10 +75,12 @@ def _season_law(units: Units, pairs: Pairs, known: list[Bool[Array, "dy"]]) -> L
     return LocationScale(law.location, jnp.where(known[0], law.deviation, jnp.nan))
 
 
-def extended(laws: LocationScale, others: list[LocationScale]) -> LocationScale:
-    """The components' laws, and others after them."""
+def extended(
+    laws: LocationScale, others: list[LocationScale], *more: LocationScale
+) -> LocationScale:
+    """The components' laws, others after them, and more that are several each."""
     rows = jax.tree.map(lambda v: v[None], others)
-    return jax.tree.map(lambda *v: jnp.concatenate(v), laws, *rows)
+    return jax.tree.map(lambda *v: jnp.concatenate(v), laws, *rows, *more)
 
 
 def assemble(

@@ -16,8 +16,8 @@ SIMPLE = 2
 """Experts to which the mean is pulled: the last two."""
 KEEP = 0.998
 """Discount of the sums, per value at horizon 1."""
-RELUCTANT, START = 20.0, (0.3, 0.0)
-"""What the sums must outweigh, and where the shares start."""
+RELUCTANT = 20.0
+"""What the sums must outweigh: shares start at 0."""
 LOUDEST = 20.0
 """The largest error that counts, in those units."""
 SLOW, CLIP = 1e-3, 10.0
@@ -44,7 +44,7 @@ class Pull(eqx.Module):
         """The shares b."""
         (a, c), (_, d) = self.squares
         a, d = a + RELUCTANT, d + RELUCTANT
-        p, q = (v + RELUCTANT * start for v, start in zip(self.products, START, strict=True))
+        p, q = self.products
         zero, det = jnp.zeros_like(p), a * d - c * c
         first, second = (d * p - c * q) / det, (a * q - c * p) / det
         along = jnp.clip((p - q - c + d) / (a - 2.0 * c + d), 0.0, 1.0)

@@ -10,6 +10,7 @@ from rmcvi.learners.seasonal.experts import Skill
 from rmcvi.learners.seasonal.nonlinear import Nonlinear
 from rmcvi.learners.seasonal.recent import Exogenous, Recent
 from rmcvi.learners.seasonal.short_regression import ShortRegression
+from rmcvi.learners.seasonal.smoothing import Smoothing
 from rmcvi.learners.seasonal.trial import Trial
 from rmcvi.learners.seasonal.walk import RandomWalk
 
@@ -28,6 +29,7 @@ class Learned(eqx.Module):
     components: Component
     """With a leading axis m."""
     columns: Columns
+    smoothing: Smoothing
     walk: RandomWalk
     short: ShortRegression
     nonlinear: list[Nonlinear]

@@ -4,8 +4,8 @@
 
 so that x_t = m- + L z with z ~ N(0, I) and E[x_{t-1} | z] = m + K z. For a linear f this is the
 Kalman prediction and the gain of the smoother; otherwise statistical linearisation, in which what
-is not linear adds to the noise. All of it is read off the QR factors of the deviations, stacked on
-S': no product of deviations is formed, which would keep half of the digits, and nothing is inverted.
+is not linear adds to the noise. All is read off the QR factors of the deviations, stacked on S':
+no product of deviations is formed, which would keep half of the digits, and nothing is inverted.
 """
 
 from typing import Any

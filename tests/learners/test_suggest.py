@@ -13,41 +13,52 @@ from rmcvi.models import AbstractModel, LinearGaussian
 RECURSION = rmcvi.NaturalRMCVI(4)
 
 
-def outcome(name: str, rmse: float, gaussian: bool = True, learns: bool = True) -> Outcome:
+def outcome(
+    name: str, rmse: float, gaussian: bool = True, learns: bool = True, bands: float = 0.9
+) -> Outcome:
     family = LinearGaussianFamily() if gaussian else None
-    return Outcome(Candidate(name, RECURSION, family, learns, gaussian), rmse, 0.9, -1.0, 10.0)
+    return Outcome(Candidate(name, RECURSION, family, learns, gaussian), rmse, bands, -1.0, 10.0)
 
 
 def test_the_first_near_the_goal_is_taken():
     tried = [outcome("a", 1.2), outcome("b", 1.04), outcome("c", 0.9), outcome("p", 0.9, False)]
-    chosen, why = choose(tried, 1.0)
+    chosen, why = choose(tried, 1.0, 0.9)
     assert chosen.name == "b"
     assert "1.04 times the particle filter's, that of a 1.20 times." in why
 
 
 def test_the_goal_is_the_better_of_particles_and_kalman():
     tried = [outcome("a", 1.04), outcome("b", 0.94), outcome("e", 0.9, learns=False)]
-    assert choose(tried, 1.0)[0].name == "b"
-    assert choose(tried[:2], 1.0)[0].name == "a"
+    assert choose(tried, 1.0, 0.9)[0].name == "b"
+    assert choose(tried[:2], 1.0, 0.9)[0].name == "a"
 
 
 def test_near_the_best_if_none_is_near_the_goal():
     tried = [outcome("a", 1.3), outcome("b", 1.2), outcome("p", 1.19, False)]
-    assert choose(tried, 1.0)[0].name == "b"
+    assert choose(tried, 1.0, 0.9)[0].name == "b"
 
 
 def test_what_only_compares_is_not_offered_and_what_diverges_neither():
     tried = [outcome("nan", float("nan")), outcome("a", 1.0), outcome("e", 0.99, learns=False)]
-    assert choose(tried, 1.0)[0].name == "a"
+    assert choose(tried, 1.0, 0.9)[0].name == "a"
     with pytest.raises(ValueError, match="everything diverges"):
-        choose(tried[:1], 1.0)
+        choose(tried[:1], 1.0, 0.9)
 
 
 def test_a_mixture_or_particles_where_no_gaussian_suits():
     tried = [outcome("a", 1.3), outcome("m", 1.04, False), outcome("p", 1.0, False)]
-    chosen, why = choose(tried, 1.0)
+    chosen, why = choose(tried, 1.0, 0.9)
     assert chosen.name == "m" and "the posterior is not Gaussian" in why
-    assert choose([tried[0], outcome("m", 1.2, False), tried[2]], 1.0)[0].name == "p"
+    assert choose([tried[0], outcome("m", 1.2, False), tried[2]], 1.0, 0.9)[0].name == "p"
+
+
+def test_bands_that_are_too_narrow_are_passed_over():
+    """Narrower than the particle filter's, that is; if all are, the error decides."""
+    narrow, mixture = outcome("a", 1.0, bands=0.85), outcome("m", 1.02, False, bands=0.88)
+    chosen, why = choose([narrow, mixture], 1.0, 0.89)
+    assert chosen.name == "m" and "that of a 1.00 times with bands that hold 85 %" in why
+    assert choose([narrow, mixture], 1.0, 0.86)[0].name == "a"
+    assert choose([narrow, outcome("m", 1.2, False)], 1.0, 0.89)[0].name == "a"
 
 
 def test_full_covariances_come_first():

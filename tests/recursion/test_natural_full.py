@@ -176,6 +176,39 @@ def test_in_single_precision() -> None:
         np.testing.assert_allclose(told.sum(0), slope, rtol=1e-2, atol=1e-3 * len(ys))
 
 
+class Chain(AbstractGaussianModel):
+    """Four integrators in a row, pushed at the far end by next to nothing."""
+
+    dim_state: int = eqx.field(static=True, default=4)
+    dim_obs: int = eqx.field(static=True, default=1)
+
+    def transition_mean(self, x_prev, inputs):
+        return x_prev + 0.01 * jnp.concatenate([x_prev[1:], jnp.zeros(1)])
+
+    def transition_scale(self, inputs):
+        return jnp.array([0.0, 0.0, 0.0, 1e-6])
+
+    def emission_mean(self, x, inputs):
+        return x[:1]
+
+    def emission_scale(self, x, inputs):
+        return jnp.ones(1)
+
+
+def test_a_nearly_singular_chain_in_single_precision() -> None:
+    """Products of deviations would be off by a tenth of a per cent and more."""
+    ys = rmcvi.simulate(Chain(), jax.random.key(0), 600)[1]
+    with jax.enable_x64(False):
+        inputs = rmcvi.Inputs.sequence(600)
+        carry = follow(rmcvi.NaturalRMCVI(8), Chain(), ys.astype(jnp.float32), inputs)[0]
+        assert carry.mean.dtype == jnp.float32
+    exact = kalman_filter(Chain(), ys)
+    std = np.sqrt(np.diagonal(exact.covariance, axis1=1, axis2=2))
+    assert np.max(np.abs(carry.mean - exact.mean) / std) < 3e-4
+    told = np.sqrt(np.diagonal(carry.covariance, axis1=1, axis2=2))
+    np.testing.assert_allclose(told, std, rtol=1e-3)
+
+
 def test_particles_are_matched_and_roots_exist() -> None:
     for num in (2, 6, 7, 20):
         noise = whitened_normal(jax.random.key(0), num, 3)

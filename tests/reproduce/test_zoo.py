@@ -27,9 +27,15 @@ def test_every_method_has_its_row(tmp_path):
     result = reproduce("zoo", tmp_path, quick=True, progress=Progress(quiet=True))
     told = result["volatility"]
     (floor, _), chosen = told.pop("floor"), told.pop("chosen")
+    assert 0.5 < told.pop("floor_coverage")[0] <= 1.0
     assert 0.0 < floor < 1.5
     assert chosen in told and len(told) == 6 and "volatility" in MODELS
+    thorough = [row for row in told.values() if "rows" in row]
+    assert len(thorough) == 3
+    for row in thorough:
+        assert np.isfinite(row["smoothing_over_floor"][0]) and np.isfinite(
+            row["parameter_error"][0]
+        )
     for row in told.values():
-        for name in ("over_floor", "smoothing_over_floor", "parameter_error"):
-            assert np.isfinite(row[name][0])
+        assert np.isfinite(row["over_floor"][0])
         assert 0.0 <= row["coverage"][0] <= 1.0

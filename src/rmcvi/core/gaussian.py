@@ -70,6 +70,22 @@ def root_of(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
     return jnp.where(known, 0.0, unit)[:, None] * jnp.linalg.cholesky(correlation + ridge * eye)
 
 
+def root_of_rows(
+    rows: Float[Array, "n d"],
+) -> tuple[Float[Array, "d d"], Float[Array, "k d"]]:
+    """Lower triangular L with L L' = A'A for rows A, as precise as they are; and Q, A = Q L'.
+
+    Below the rows stands a ridge of the size of their rounding errors (k = n + d): what is singular
+    leans on it. Q holds still where L is differentiated: of the many derivatives with the right
+    L L' this one takes no inverse. (It is not triangular.)
+    """
+    frozen = jax.lax.stop_gradient(rows)
+    ridge = 4.0 * rows.shape[1] * jnp.finfo(rows.dtype).eps * jnp.sqrt(jnp.sum(frozen**2, 0))
+    ridge = jnp.diag(jnp.maximum(ridge, 1e-30))  # of a state that is known for sure
+    turn = jnp.linalg.qr(jnp.concatenate([frozen, ridge]))[0]
+    return jnp.concatenate([rows, ridge]).T @ turn, turn
+
+
 def predict(
     covariance: Float[Array, "d d"], jacobian: Float[Array, "d d"], scale: Scale
 ) -> Float[Array, "d d"]:

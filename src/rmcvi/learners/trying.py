@@ -3,8 +3,8 @@
 A stream is simulated from the model, whose states are therefore known. Candidates filter it with
 the true parameters; a particle filter with many particles, or the extended Kalman filter if that
 is better, is the goal. The rule, also in docs/guides/choosing.md: the first candidate within 5 %
-of the goal is taken, in the order of preference, and those after it need not be tried; if none is,
-the first within 5 % of the best.
+of the goal whose 90 % bands hold as much as the particle filter's is taken, in the order of
+preference, and those after it need not be tried; if none is, the first within 5 % of the best.
 """
 
 import time
@@ -34,6 +34,8 @@ FLOOR = 5000
 NEAR = 1.05
 """An error this many times the goal is as good: a trial of 500 rows tells no less."""
 LEVEL = 0.9
+NARROW = 0.02
+"""Bands that hold this much less than the particle filter's, on the same stream, are too narrow."""
 MIXED = 500
 """Particles of a particle recursion that learns, whose work grows with their square."""
 COMPONENTS, EACH = 4, 10
@@ -75,6 +77,9 @@ class Suggestion:
     model: AbstractModel
     outcomes: tuple[Outcome, ...]
     floor: float
+    """Error of the particle filter."""
+    bands: float
+    """Share of the states within its 90 % bands."""
     chosen: Candidate
     why: str
 
@@ -84,7 +89,8 @@ class Suggestion:
 
     def __str__(self) -> str:
         head = f"{'':<34}{'error':>8}{'/ floor':>9}{'90 % bands':>12}{'score':>9}{'us a row':>10}"
-        rows = [f"{f'particle filter, {FLOOR}':<34}{self.floor:>8.3f}{1.0:>9.2f}"]
+        share = f"{100 * self.bands:.0f} %"
+        rows = [f"{f'particle filter, {FLOOR}':<34}{self.floor:>8.3f}{1.0:>9.2f}{share:>12}"]
         for v in self.outcomes:
             share = f"{100 * v.coverage:.0f} %"
             rows.append(
@@ -140,16 +146,16 @@ def suggest(
     inputs = Inputs.sequence(rows, u, None, model.dim_input)
     k1, k2 = jax.random.split(jax.random.key(seed))
     states, ys = simulate(model, k1, rows, inputs.u)
-    mean = particle_filter(model, ys, inputs, key=k2, num_particles=FLOOR).mean
-    floor = error(mean, states)
+    law = particle_filter(model, ys, inputs, key=k2, num_particles=FLOOR)
+    floor, bands = error(law.mean, states), covered(law.mean, law.covariance, states)
     tried: list[Outcome] = []
     for candidate in sorted(candidates(model, particles), key=lambda c: c.learns):
         learner = plain(model, candidate)
         tried.append(attempt(candidate, learner, (states, ys, inputs), k2))
-        enough = candidate.learns and tried[-1].rmse <= NEAR * goal(tried, floor)
-        if enough and not every:
+        enough = tried[-1].rmse <= NEAR * goal(tried, floor) and honest(tried[-1], bands)
+        if candidate.learns and enough and not every:
             break
-    chosen, why = choose(tried, floor)
+    chosen, why = choose(tried, floor, bands)
     if model.gaussian is None:
         key = jax.random.key(seed)
         family = RecurrentFamily(model.dim_state, model.dim_obs, key=key, dim_input=model.dim_input)
@@ -158,7 +164,7 @@ def suggest(
             "the model offers densities only, and this family, untrained, cannot be tried; if the "
             "noise of the transition is Gaussian, write it as an AbstractGaussianModel."
         )
-    return Suggestion(model, tuple(tried), floor, chosen, why)
+    return Suggestion(model, tuple(tried), floor, bands, chosen, why)
 
 
 def plain(model: AbstractModel, candidate: Candidate) -> OnlineEstimator:
@@ -197,18 +203,15 @@ def attempt(
         found = scan(learner, learner.init(key), ys, inputs.u, collect=_told)[1]
         return jax.block_until_ready(found)
 
-    mean, variance, score = run()
+    mean, covariance, score = run()
     begin = time.process_time()
     run()
     took = time.process_time() - begin
-    half = NormalDist().inv_cdf(0.5 * (1.0 + LEVEL)) * jnp.sqrt(variance)
-    inside = jnp.abs(mean - states) <= half
-    late = len(ys) // 2
     return Outcome(
         candidate,
         error(mean, states),
-        float(jnp.mean(inside[late:])),
-        float(jnp.nanmean(score[late:])),
+        covered(mean, covariance, states),
+        float(jnp.nanmean(score[len(ys) // 2 :])),
         1e6 * took / len(ys),
     )
 
@@ -218,24 +221,39 @@ def goal(tried: list[Outcome], floor: float) -> float:
     return min([floor, *(v.rmse for v in tried if not v.candidate.learns and np.isfinite(v.rmse))])
 
 
-def choose(tried: list[Outcome], floor: float) -> tuple[Candidate, str]:
-    """The rule: the first that is near the goal, or else near the best, and why."""
+def honest(outcome: Outcome, bands: float) -> bool:
+    """Whether its bands hold as much as the particle filter's."""
+    return outcome.coverage >= bands - NARROW
+
+
+def choose(tried: list[Outcome], floor: float, bands: float) -> tuple[Candidate, str]:
+    """The rule: the first that is near the goal, or else near the best, and why.
+
+    Args:
+        tried: in the order of preference.
+        floor: error of the particle filter.
+        bands: share of the states within its bands.
+    """
     offered = [v for v in tried if v.candidate.learns and np.isfinite(v.rmse)]
     if not offered:
         raise ValueError("model: got one on which everything diverges; see rmcvi.checks.model")
     best = min(v.rmse for v in offered)
-    first = next(v for v in offered if v.rmse <= NEAR * max(best, goal(tried, floor)))
+    near = [v for v in offered if v.rmse <= NEAR * max(best, goal(tried, floor))]
+    first = next((v for v in near if honest(v, bands)), near[0])
     why = f"its error is {first.rmse / floor:.2f} times the particle filter's"
-    if first.candidate is not offered[0].candidate:
-        why += f", that of {offered[0].candidate.name} {offered[0].rmse / floor:.2f} times"
+    default = offered[0]
+    if first is not default:
+        why += f", that of {default.candidate.name} {default.rmse / floor:.2f} times"
+    if first is not default and not honest(default, bands):
+        why += f" with bands that hold {100 * default.coverage:.0f} %"
     if any(v.candidate.gaussian for v in offered) and not first.candidate.gaussian:
-        why += "; the posterior is not Gaussian (several modes, or a hard edge)"
+        why += "; the posterior is not Gaussian (several modes, a hard edge, or bent)"
     return first.candidate, why + "."
 
 
 def _told(learner: Any, state: Any, info: Any) -> tuple[Array, Array, Array]:
     law = learner.filter(state)
-    return law.mean, jnp.diagonal(law.covariance), info.prediction.log_score
+    return law.mean, law.covariance, info.prediction.log_score
 
 
 def error(mean: Float[Array, "T dx"], states: Float[Array, "T dx"]) -> float:
@@ -243,3 +261,12 @@ def error(mean: Float[Array, "T dx"], states: Float[Array, "T dx"]) -> float:
     late = len(states) // 2
     away = (mean - states)[late:] / jnp.std(states, 0)[None]
     return float(jnp.sqrt(jnp.mean(away**2)))
+
+
+def covered(
+    mean: Float[Array, "T dx"], covariance: Float[Array, "T dx dx"], states: Float[Array, "T dx"]
+) -> float:
+    """Share of the states of the second half within 90 % bands."""
+    std = jnp.sqrt(jnp.diagonal(covariance, axis1=1, axis2=2))
+    inside = jnp.abs(mean - states) <= NormalDist().inv_cdf(0.5 * (1.0 + LEVEL)) * std
+    return float(jnp.mean(inside[len(states) // 2 :]))

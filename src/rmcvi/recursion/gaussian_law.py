@@ -4,7 +4,8 @@
 
 so that x_t = m- + L z with z ~ N(0, I) and E[x_{t-1} | z] = m + K z. For a linear f this is the
 Kalman prediction and the gain of the smoother; otherwise statistical linearisation, in which what
-is not linear adds to the noise. Only L is inverted, a triangular matrix with a small ridge.
+is not linear adds to the noise. All is read off the QR factors of the deviations, stacked on S':
+no product of deviations is formed, which would keep half of the digits, and nothing is inverted.
 """
 
 from typing import Any
@@ -12,10 +13,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
-from rmcvi.core.gaussian import colour, covariance_of, root_of
+from rmcvi.core.gaussian import colour, root_of, root_of_rows
 from rmcvi.core.inputs import Inputs
 from rmcvi.families.kalman import Moments, initial_moments
 from rmcvi.recursion.gaussian_match import Match
@@ -85,15 +85,25 @@ def initial_law(model: Any) -> Law:
 
 def predict(model: Any, law: Law, noise: Float[Array, "n dx"], inputs: Inputs) -> Prediction:
     """x_t from the particles of q_{t-1} that `noise` makes."""
-    deviation, num = colour(law.root, noise), len(noise)
-    moved = jax.vmap(model.transition_mean, (0, None))(law.mean[None] + deviation, inputs)
-    known = jnp.all(jnp.isfinite(moved), 1, keepdims=True)  # f may have a domain
-    mean = jnp.sum(jnp.where(known, moved, 0.0), 0) / jnp.maximum(jnp.sum(known), 1)
-    moved = jnp.where(known, moved - mean[None], 0.0)
-    covariance = covariance_of(model.transition_scale(inputs))
-    root = root_of(moved.T @ moved / num + covariance)
-    gain = solve_triangular(root, moved.T @ deviation / num, lower=True).T
-    back = solve_triangular(root, gain.T, lower=True, trans="T").T
-    left = deviation - moved @ back.T
-    rest = root_of(left.T @ left / num + back @ covariance @ back.T)
-    return Prediction(mean, root, law.mean, gain, rest)
+    mean, root, turn = moved(model, law, noise, inputs)
+    deviation = colour(law.root, noise) / len(noise) ** 0.5
+    before = jnp.zeros_like(turn).at[: len(noise)].set(deviation)
+    gain = before.T @ turn
+    return Prediction(mean, root, law.mean, gain, root_of_rows(before - turn @ gain.T)[0])
+
+
+def moved(
+    model: Any, law: Law, noise: Float[Array, "n dx"], inputs: Inputs
+) -> tuple[Float[Array, "dx"], Float[Array, "dx dx"], Float[Array, "k dx"]]:
+    """m-, L, and Q: its first n rows are the moved particles in z, over the root of n."""
+    points, num = law.mean[None] + colour(law.root, noise), len(noise)
+    x = jax.vmap(model.transition_mean, (0, None))(points, inputs)
+    known = jnp.all(jnp.isfinite(x), 1, keepdims=True)  # f may have a domain
+    count = jnp.maximum(jnp.sum(known), 1)
+    near = jax.lax.stop_gradient(jnp.sum(jnp.where(known, x, 0.0), 0) / count)
+    away = jnp.where(known, x - near[None], 0.0)
+    shift = jnp.sum(away, 0) / count  # sums of large numbers round: a second look
+    away = jnp.where(known, away - shift[None], 0.0)
+    scale = model.transition_scale(inputs)
+    noises = jnp.diag(scale) if scale.ndim == 1 else scale.T
+    return near + shift, *root_of_rows(jnp.concatenate([away / num**0.5, noises]))

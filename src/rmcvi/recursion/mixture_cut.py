@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.core.gaussian import colour
 from rmcvi.core.inputs import Inputs
 from rmcvi.recursion.gaussian_fit import Fit
-from rmcvi.recursion.gaussian_law import Law, Prediction, predict
+from rmcvi.recursion.gaussian_law import Law, Prediction, moved
 
 PIECES = 4
 """Of a cut: it keeps moments up to order seven, and no piece sits between two modes."""
@@ -130,12 +130,9 @@ def cut_law(
         inputs: of this step.
         moves: whether it moves at all.
     """
-    x = law.mean[None] + colour(law.root, noise)
-    moved = jax.vmap(model.transition_mean, (0, None))(x, inputs)
-    moved = moved - jnp.mean(moved, 0)[None]
-    bent = moved - noise @ (noise.T @ moved) / len(noise)
-    root = predict(model, law, noise, inputs).root
-    bent = jnp.sum(solve_triangular(root, bent.T, lower=True) ** 2, 0)
+    turn = moved(model, law, noise, inputs)[2][: len(noise)]
+    bent = turn - noise @ (noise.T @ turn) / len(noise)
+    bent = len(noise) * jnp.sum(bent**2, 1)
     wrong = jnp.where(moves, jnp.mean(bent) / BENT, 0.0)
     return Cut.along(noise, bent, wrong)
 

@@ -28,6 +28,7 @@ from rmcvi.models import StochasticVolatility, zoo
 
 MODELS = {
     "tracking": zoo.Tracking,
+    "bearings": lambda: zoo.Tracking(range_noise=None),
     "lorenz96": zoo.Lorenz96,
     "growth": zoo.Growth,
     "spikes": zoo.Spikes,
@@ -75,10 +76,11 @@ def floor_cell(name: str, settings: Settings) -> Cell:
             key, count = jax.random.key(seed), settings["floor_particles"]
             law = particle_filter(model, ys, inputs, key=key, num_particles=count)
             smoothed = smoothed_by_particles(model, ys, inputs, settings["smoother_particles"])
-            found.append([trying.error(v, states) for v in (law.mean, smoothed)])
+            errors = [trying.error(v, states) for v in (law.mean, smoothed)]
+            found.append([*errors, trying.covered(law.mean, law.covariance, states)])
             workspace.say(f"{name}, floor, stream {seed}: {found[-1]}")
-        rmse, smoothing = np.array(found).T
-        return {"rmse": rmse, "smoothing": smoothing}
+        rmse, smoothing, coverage = np.array(found).T
+        return {"rmse": rmse, "smoothing": smoothing, "coverage": coverage}
 
     return cell
 
@@ -102,12 +104,10 @@ def filter_cell(name: str, index: int, settings: Settings) -> Cell:
             states, ys, inputs = stream = stream_of(model, settings["rows"], seed)
             key = jax.random.key(seed)
             tried = trying.attempt(candidate, learner, stream, key)
-            if candidate.family is None:
-                smoothed = smoothed_by_particles(model, ys, inputs, trying.MIXED)
-            else:
-                smoothed = learner.smooth_sequence(
-                    learner.init(key), ys, inputs.u, num=PATHS, key=key
-                ).mean
+            smoothed = jnp.full_like(states, jnp.nan)
+            if index in settings["thorough"]:
+                start = learner.init(key)
+                smoothed = learner.smooth_sequence(start, ys, inputs.u, num=PATHS, key=key).mean
             found.append(
                 {
                     "rmse": tried.rmse,
@@ -126,7 +126,7 @@ def filter_cell(name: str, index: int, settings: Settings) -> Cell:
 def learn_cell(name: str, index: int, settings: Settings) -> Cell:
     """The same from a start that is off: what is left of that, and how often something went back.
 
-    What costs milliseconds a row learns for `dear_rows` only.
+    A mixture, milliseconds a row, learns for `dear_rows` only.
     """
 
     def cell(workspace: Workspace) -> Arrays:
@@ -168,12 +168,15 @@ def _score(learner: Any, state: Any, info: Any) -> jax.Array:
 
 
 def cells(settings: Settings) -> dict[str, Cell]:
-    """One floor per model; two per model and candidate, all streams together."""
-    made: dict[str, Cell] = {}
-    for name in settings["models"]:
-        made[f"{name}_{FLOOR}"] = floor_cell(name, settings)
-        for index in range(len(trying.candidates(MODELS[name](), settings["particles"]))):
+    """Floors first, then what is `thorough`, model by model: smoothed and learned as well."""
+    names = settings["models"]
+    made = {f"{name}_{FLOOR}": floor_cell(name, settings) for name in names}
+    thorough = settings["thorough"]
+    offered = range(len(trying.candidates(MODELS[names[0]](), settings["particles"])))
+    for index in (*thorough, *(i for i in offered if i not in thorough)):
+        for name in names:
             made[f"{name}_{index}"] = filter_cell(name, index, settings)
+        for name in names if index in thorough else ():
             made[f"{name}_{index}_{LEARNED}"] = learn_cell(name, index, settings)
     return made
 
@@ -201,16 +204,20 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
         floor = found[f"{name}_{FLOOR}"]
         names = [candidate.name for candidate in offered]
         kalman = found[f"{name}_{names.index(KALMAN)}"]
-        numbers[name] = {"floor": mean_and_error(floor["rmse"])}
+        numbers[name] = {
+            "floor": mean_and_error(floor["rmse"]),
+            "floor_coverage": mean_and_error(floor["coverage"]),
+        }
         tried, rows = [], []
         for index, candidate in enumerate(offered):
-            own, learned = found[f"{name}_{index}"], found[f"{name}_{index}_{LEARNED}"]
+            own, learned = found[f"{name}_{index}"], found.get(f"{name}_{index}_{LEARNED}", {})
             row = summary(own, learned, floor, kalman)
             numbers[name][candidate.name] = row
             first = ("rmse", "coverage", "log_score", "microseconds")
             tried.append(trying.Outcome(candidate, *(float(np.mean(own[k])) for k in first)))
-            rows.append([candidate.name, *(in_words(row[k]) for k in COLUMNS)])
-        chosen, why = trying.choose(tried, float(np.mean(floor["rmse"])))
+            rows.append([candidate.name, *(in_words(row.get(k)) for k in COLUMNS)])
+        goal = (float(np.mean(floor[key])) for key in ("rmse", "coverage"))
+        chosen, why = trying.choose(tried, *goal)
         numbers[name]["chosen"] = chosen.name
         remarks.append(f"{name}: {chosen.name}; {why}")
         tables.append(report.Table(["method", *COLUMNS.values()], rows, name))
@@ -221,16 +228,20 @@ def summary(own: Arrays, learned: Arrays, floor: Arrays, kalman: Arrays) -> dict
     """Means over streams with their standard errors; ratios are taken stream by stream."""
     rmse = np.asarray(own["rmse"])
     spent = [float(np.median(v["microseconds"])) for v in (own, kalman)]
-    return {
+    row = {
         "over_floor": mean_and_error(rmse / floor["rmse"]),
         "over_kalman": mean_and_error(rmse / kalman["rmse"]),
-        "smoothing_over_floor": mean_and_error(own["smoothing"] / np.asarray(floor["smoothing"])),
         **{key: mean_and_error(own[key]) for key in ("coverage", "log_score")},
+        "microseconds": spent[0],
+        "time_ratio": spent[0] / spent[1],
+    }
+    if not learned:
+        return row
+    return row | {
+        "smoothing_over_floor": mean_and_error(own["smoothing"] / np.asarray(floor["smoothing"])),
         **{key: mean_and_error(learned[key]) for key in ("parameter_error", "learned_log_score")},
         "rows": int(np.max(learned["rows"])),
         "returns": float(np.mean(learned["returns"])),
-        "microseconds": spent[0],
-        "time_ratio": spent[0] / spent[1],
     }
 
 
@@ -242,7 +253,9 @@ def mean_and_error(values: Any) -> list[float | None]:
 
 
 def in_words(value: Any) -> str:
-    """A number, or a mean with its standard error in brackets."""
+    """A number, or a mean with its standard error in brackets; nothing if it was not asked for."""
+    if value is None:
+        return ""
     mean, error = value if isinstance(value, list) else (value, None)
     return f"{mean:.3g}" if error is None else f"{mean:.3f} ({error:.3f})"
 

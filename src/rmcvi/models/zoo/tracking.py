@@ -1,7 +1,7 @@
-"""Range-bearing tracking: a target on the plane, heard by a sensor at the origin.
+"""Tracking: a target on the plane, heard by a sensor at the origin.
 
 p' = p + d v,   v' = v - d (k (p - home) + c v),   noise integrated over the step d,
-y = (|p|, angle of p) + noise, the angle modulo 2 pi.
+y = (|p|, angle of p) + noise, the angle modulo 2 pi; or the angle alone (bearings only).
 """
 
 import equinox as eqx
@@ -23,7 +23,7 @@ class Tracking(AbstractGaussianModel):
     """State: position (2), velocity (2); a weak spring and friction keep the target around."""
 
     raw_acceleration: Float[Array, ""]
-    raw_range_noise: Float[Array, ""]
+    raw_range_noise: Float[Array, ""] | None
     raw_bearing_noise: Float[Array, ""]
     home: tuple[float, float] = eqx.field(static=True)
     spring: float = eqx.field(static=True)
@@ -35,26 +35,40 @@ class Tracking(AbstractGaussianModel):
         self,
         *,
         acceleration: float = 0.1,
-        range_noise: float = 0.3,
+        range_noise: float | None = 0.3,
         bearing_noise: float = 0.1,
         home: tuple[float, float] = (-6.0, 0.0),
         spring: float = 0.02,
         friction: float = 0.1,
     ):
-        """`acceleration`: of the velocity's noise; by default bearings are near the cut at pi."""
+        """Choose the noise, and where the target lives: by default near the cut of angles at pi.
+
+        Args:
+            acceleration: standard deviation of the velocity's noise.
+            range_noise: of the range; None if there are bearings only.
+            bearing_noise: of the bearing, in radians.
+            home: where the spring rests.
+            spring: its strength.
+            friction: of the velocity.
+        """
         self.raw_acceleration = unconstrained(check_real("acceleration", acceleration, 0.0))
-        self.raw_range_noise = unconstrained(check_real("range_noise", range_noise, 0.0))
+        ranges = range_noise is not None
+        self.raw_range_noise = (
+            unconstrained(check_real("range_noise", range_noise, 0.0)) if ranges else None
+        )
         self.raw_bearing_noise = unconstrained(check_real("bearing_noise", bearing_noise, 0.0))
         self.home, self.spring, self.friction = home, spring, friction
-        self.dim_state, self.dim_obs = 4, 2
+        self.dim_state, self.dim_obs = 4, 1 + ranges
 
     def parameters(self):
-        """The three scales."""
-        return {
+        """The scales."""
+        told = {
             "acceleration": positive(self.raw_acceleration),
-            "range_noise": positive(self.raw_range_noise),
             "bearing_noise": positive(self.raw_bearing_noise),
         }
+        if self.raw_range_noise is not None:
+            told["range_noise"] = positive(self.raw_range_noise)
+        return told
 
     def initial_moments(self):
         """At home, at rest."""
@@ -72,27 +86,26 @@ class Tracking(AbstractGaussianModel):
         return integrated_scale(positive(self.raw_acceleration), inputs.dt, 2)
 
     def emission_mean(self, x, inputs):
-        """Range and bearing."""
+        """Range, if it is told, and bearing."""
         del inputs
-        away = jnp.sqrt(jnp.sum(x[:2] ** 2) + NEAR**2)
-        return jnp.stack([away, jnp.arctan2(x[1], x[0])])
+        bearing = jnp.arctan2(x[1], x[0])[None]
+        away = jnp.sqrt(jnp.sum(x[:2] ** 2) + NEAR**2)[None]
+        return bearing if self.raw_range_noise is None else jnp.concatenate([away, bearing])
 
     def emission_scale(self, x, inputs):
-        """Standard deviations of both."""
+        """Standard deviations."""
         del x, inputs
-        return jnp.stack([positive(self.raw_range_noise), positive(self.raw_bearing_noise)])
+        raw = (self.raw_range_noise, self.raw_bearing_noise)
+        return jnp.stack([positive(v) for v in raw if v is not None])
 
     def emission_log_prob(self, x, y, inputs):
         """Normal range, wrapped normal bearing."""
         mean, scale = self.emission_mean(x, inputs), self.emission_scale(x, inputs)
-        return jnp.stack(
-            [
-                normal_log_prob(y[0], mean[0], scale[0]),
-                wrapped_normal_log_prob(y[1], mean[1], scale[1]),
-            ]
-        )
+        ranges = normal_log_prob(y[:-1], mean[:-1], scale[:-1])
+        bearing = wrapped_normal_log_prob(y[-1:], mean[-1:], scale[-1:])
+        return jnp.concatenate([ranges, bearing])
 
     def emission_sample(self, key, x, inputs):
         """Draw y; the bearing in [-pi, pi)."""
         y = draw_normal(key, self.emission_mean(x, inputs), self.emission_scale(x, inputs))
-        return y.at[1].set(wrap(y[1]))
+        return y.at[-1].set(wrap(y[-1]))

@@ -179,11 +179,7 @@ def _checked(
 ) -> Inputs:
     check_kalman("model", model)
     check_array("ys", ys, (None, model.dim_obs))
-    if inputs is None:
-        return Inputs.sequence(len(ys), dim=model.dim_input)
-    check_array("inputs.u", inputs.u, (len(ys), model.dim_input))
-    check_array("inputs.dt", inputs.dt, (len(ys),))
-    return inputs
+    return Inputs.checked(inputs, ys.shape[:1], model.dim_input)
 
 
 @eqx.filter_jit

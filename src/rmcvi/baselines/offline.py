@@ -48,7 +48,7 @@ def pathwise_elbo(
     check_instance("family", family, AbstractFamily)
     check_int("num", num)
     check_array("ys", ys, (None, model.dim_obs))
-    inputs = _checked(model, inputs, (len(ys),))
+    inputs = Inputs.checked(inputs, (len(ys),), model.dim_input)
     frozen, q = jax.lax.stop_gradient(model), family.distribution
 
     def advance(carry, now):
@@ -108,7 +108,7 @@ def train_offline(
     """
     check_int("epochs", epochs)
     check_array("sequences", sequences, (None, None, model.dim_obs))
-    inputs = _checked(model, inputs, sequences.shape[:2])
+    inputs = Inputs.checked(inputs, sequences.shape[:2], model.dim_input)
     trainable = trainable or Trainable()
     theta, theta_rest = eqx.partition(model, trainable.model)
     phi, phi_rest = eqx.partition(family, trainable.family)
@@ -148,11 +148,3 @@ def _train(
 
     loop, elbos = jax.lax.scan(epoch, (start, optimiser.init(start)), jax.random.split(key, epochs))
     return eqx.combine(loop[0], rest), elbos
-
-
-def _checked(model: AbstractModel, inputs: Inputs | None, lead: tuple[int, ...]) -> Inputs:
-    if inputs is None:
-        return Inputs(jnp.zeros((*lead, model.dim_input)), jnp.ones(lead))
-    check_array("inputs.u", inputs.u, (*lead, model.dim_input))
-    check_array("inputs.dt", inputs.dt, lead)
-    return inputs

@@ -113,11 +113,7 @@ def _steps(
     check_int("num_particles", num_particles, 2)
     check_proposal(check_option("proposal", proposal, PROPOSALS), model)
     check_array("ys", ys, (None, model.dim_obs))
-    if inputs is None:
-        inputs = Inputs.sequence(len(ys), dim=model.dim_input)
-    check_array("inputs.u", inputs.u, (len(ys), model.dim_input))
-    check_array("inputs.dt", inputs.dt, (len(ys),))
-    return jnp.arange(len(ys)), ys, inputs
+    return jnp.arange(len(ys)), ys, Inputs.checked(inputs, ys.shape[:1], model.dim_input)
 
 
 @eqx.filter_jit

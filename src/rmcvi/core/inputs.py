@@ -45,6 +45,15 @@ class Inputs(eqx.Module):
         check_array("dt", dt, (length, *streams))
         return cls(u, dt)
 
+    @classmethod
+    def checked(cls, inputs: "Inputs | None", lead: tuple[int, ...], dim: int) -> "Inputs":
+        """Those given if they have the leading axes `lead`; None means none and usual steps."""
+        if inputs is None:
+            return cls(jnp.zeros((*lead, dim)), jnp.ones(lead))
+        check_array("inputs.u", inputs.u, (*lead, dim))
+        check_array("inputs.dt", inputs.dt, lead)
+        return inputs
+
 
 def split_missing(
     y: Float[Array, "*batch dy"],

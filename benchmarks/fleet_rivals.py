@@ -127,6 +127,7 @@ def run_spark(folder: Path, streams: int) -> None:
     """Structured streaming, one core."""
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     spark = spark.config("spark.sql.shuffle.partitions", "1").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rmcvi.app.fleet.plan import FleetPlan
+from rmcvi.app.fleet.remote import as_directory
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.run.plan import make_plan
 from rmcvi.app.sources import first_stream, read
@@ -126,3 +127,11 @@ def output(out: Path) -> list[str]:
         return plain["key"], plain["row"]
 
     return sorted(lines, key=place)
+
+
+def published(place: str) -> list[str]:
+    """What counts of the output, by key and row."""
+    with as_directory(place, outputs=True) as directory:
+        parts = sorted(directory.glob("estimates-*/part-*.jsonl"))
+        (directory / "estimates-all.jsonl").write_text("".join(p.read_text() for p in parts))
+        return output(directory)

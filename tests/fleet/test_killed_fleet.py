@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet._fleets import MODEL, begin, finish, make_source, output
+from tests.fleet._fleets import MODEL, begin, finish, make_source, output, published
 
 pytestmark = pytest.mark.long  # half a minute: five processes that each import JAX
 PATIENCE = 120.0
@@ -47,18 +47,22 @@ def wait_for(what: str, is_true: object) -> None:
 
 def size(out: Path) -> int:
     """Bytes that were written so far."""
-    return sum(path.stat().st_size for path in out.glob("estimates-*.jsonl"))
+    files = [*out.glob("estimates-*.jsonl"), *out.glob("estimates-*/part-*.jsonl")]
+    return sum(path.stat().st_size for path in files)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find the workers")
-def test_kills_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("storage", ["", "file://"])
+def test_kills_cost_nothing(storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output is that of an uninterrupted run, to the byte."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     source = make_source(tmp_path)
     begin(source, tmp_path / "whole", 1, sets=(("heat",),))  # as the command finds them
     finish(tmp_path / "whole", 1)
     out = tmp_path / "run"
-    words = ("--key", "sensor", "--out", "run", "--shards", "2", "--model", MODEL)
+    place = f"{storage}{out}"
+    words = ("--key", "sensor", "--out", place, "--shards", "2", "--model", MODEL)
     going = start(tmp_path, "plant.csv", *words, "--checkpoint-every", "40")
     wait_for("no rows came", lambda: size(out) > 20_000 or going.poll() is not None)
     before = workers(going)
@@ -73,8 +77,9 @@ def test_kills_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     going.communicate()
     wait_for("workers stayed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
     assert 0 < size(out) < size(tmp_path / "whole")
-    last = start(tmp_path, "resume", "run", "--shards", "3", "--model", MODEL)
+    last = start(tmp_path, "resume", place, "--shards", "3", "--model", MODEL)
     told = last.communicate(timeout=PATIENCE)[1].decode()
     assert last.returncode == 0, told
-    assert f"{len(output(out))} rows of 9 streams" in told
-    assert output(out) == output(tmp_path / "whole")
+    found = published(place) if storage else output(out)
+    assert f"{len(found)} rows of 9 streams" in told
+    assert found == output(tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""On a Ray cluster of two nodes, with an actor killed, the output is that of processes."""
+"""On a Ray cluster, with an actor killed and a node lost, the output is that of processes."""
 
 import importlib.util
 import os
@@ -34,8 +34,8 @@ def test_actors_write_what_processes_do(tmp_path: Path, monkeypatch: pytest.Monk
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'src'}"
     script = [sys.executable, "-m", "tests.fleet._cluster", str(tmp_path)]
     done = subprocess.run(
-        [*ALONE, *script], cwd=ROOT, env=environment, capture_output=True, timeout=300, check=False
+        [*ALONE, *script], cwd=ROOT, env=environment, capture_output=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    assert b"died; it goes on from its checkpoint" in done.stderr
+    assert done.stderr.count(b"died; it goes on from its checkpoint") >= 2
     assert output(tmp_path / "run") == output(tmp_path / "whole")

@@ -15,7 +15,7 @@ from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.fleet.storage import Storage
 from rmcvi.app.run.speech import Refusal
-from tests.fleet._fleets import MODEL, begin, finish, make_source, output
+from tests.fleet._fleets import MODEL, begin, finish, make_source, output, published
 
 pytest.importorskip("fsspec")
 
@@ -49,14 +49,6 @@ def attempt(place: str, folder: Path) -> Shard:
     storage = Storage(place)
     folder.mkdir(exist_ok=True)
     return Shard(folder, 0, MODEL, published=Published(storage, read_plan(storage), 0))
-
-
-def published(place: str) -> list[str]:
-    """What counts of the output, by key and row."""
-    with as_directory(place, outputs=True) as directory:
-        parts = sorted(directory.glob("estimates-*/part-*.jsonl"))
-        (directory / "estimates-all.jsonl").write_text("".join(p.read_text() for p in parts))
-        return output(directory)
 
 
 class Cut(OSError):

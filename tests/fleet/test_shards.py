@@ -16,6 +16,7 @@ from rmcvi.app.fleet import output as output_module
 from rmcvi.app.fleet import shard as shard_module
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.fleet.output import lines_of
+from rmcvi.app.fleet.pages import write as write_pages
 from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.shard import Shard
@@ -220,7 +221,7 @@ def test_shards_may_become_more_or_fewer(folder: Path, tmp_path: Path) -> None:
             yield from shard.run(place)
             shard.close()
 
-    fleet = reshard(out, fleet, 3, onward)
+    fleet = reshard(str(out), fleet, 3, onward)
     assert fleet.shards == 3
     finish(out, 3)
     assert output(out) == output(folder / "whole")
@@ -259,6 +260,38 @@ def test_bad_rows_are_told_and_kept(folder: Path, tmp_path: Path) -> None:
     begin(source, strict, 1)
     with pytest.raises(DataError, match=r"column 'sensor': got nothing, expected a key"):
         finish(strict, 1)
+
+
+def test_any_text_may_be_a_key(folder: Path, tmp_path: Path) -> None:
+    """Paths, quotes, line ends, code for pages; every row is told of or left out in words."""
+    keys = [
+        "../../x",
+        'a"b',
+        "two\nlines",
+        "x" * 9000,
+        "nai\u0308ve",
+        "<script>",
+        "%s",
+        "nan",
+        "\x1b[1m",
+    ]
+    source, out = tmp_path / "keys.jsonl", tmp_path / "run"
+    rows = [(t, key) for t in range(3) for key in (*keys, "", " nan ", None)]
+    lines = [
+        {"time": f"2026-01-0{t + 1}", "sensor": key, "flow": t, "heat": 1.5} for t, key in rows
+    ]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    begin(source, out, 1, bad="skip")
+    finish(out, 1)
+    told = [json.loads(line)["key"] for line in output(out)]
+    assert sorted(told) == sorted(3 * keys)
+    opened = OpenedFleet(out, MODEL)
+    assert opened.counts.bad == {"no_key": 6, "repeated": 3}
+    assert len((out / "rejected-0-0.jsonl").read_text().splitlines()) == 9
+    page = write_pages(opened, len(keys)).read_text()
+    assert "<script>" not in page.partition("<h2")[2].replace("<script src", "")
+    assert len(list((out / "streams").iterdir())) == len(keys)
+    assert {path.name for path in tmp_path.iterdir()} == {"keys.jsonl", "run"}
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(folder: Path, tmp_path: Path) -> None:

@@ -22,14 +22,24 @@ LISTED = 1000
 HEAD = {
     "key": "stream",
     "rows": "rows",
-    "columns": "columns with values",
-    "failure": "failure evidence",
+    "columns": "columns",
+    "failure": "failing",
     "drifts": "drifts",
-    "alarm_rows": "rows with an alarm",
-    "error_of_last_value": "error over the last value's",
-    "coverage": "coverage",
+    "alarm_rows": "alarm rows",
+    "error_of_last_value": "error",
+    "coverage": "in band",
     "recoveries": "recoveries",
 }
+MEANING = (
+    "columns: those that have had a value. failing: evidence, from 0 to 1, that a sensor"
+    " fails now. drifts: how often the stream has changed. alarm rows: rows with an alarm."
+    " error: of our predictions, over that of the last value; below 1 is better. in band:"
+    " share of the values that were in their predicted interval. recoveries: how often the"
+    " learner went back to an earlier state. Streams with a link have a page of their own:"
+    " 'rmcvi fleet report --pages N' makes more of them."
+)
+NAMED = 10
+"""Failing streams that the first sentence names."""
 
 
 def write(opened: OpenedFleet, pages: int) -> Path:
@@ -40,10 +50,14 @@ def write(opened: OpenedFleet, pages: int) -> Path:
         (_linked(row["key"], places), *("" if row[k] is None else row[k] for k in list(HEAD)[1:]))
         for row in ranked[:LISTED]
     ]
-    parts: list[Any] = ["\n\n".join(map(printable, opened.sentences()))]
+    failing = [row["key"] for row in ranked if row["failure"] > 0.5]
+    first = f"{len(failing)} of {len(ranked)} streams fail now"
+    first += f": {', '.join(map(printable, failing[:NAMED]))}" if failing else ""
+    first += ", .." if len(failing) > NAMED else "."
+    plain = "\n\n".join(map(printable, [first, *opened.sentences()]))
     table = report.Table(tuple(HEAD.values()), rows, "The most troubled first")
     title = f"{Path(opened.fleet.plan.source).name}: {len(ranked)} streams"
-    sections = [report.Section("The fleet", parts), report.Section("Streams", [table])]
+    sections = [report.Section("The fleet", [plain]), report.Section("Streams", [MEANING, table])]
     return report.page(title, sections, opened.directory / REPORT)
 
 

@@ -28,7 +28,13 @@ KEYS = {
     "stream": {"run_over_scan_10", "update_over_scan_10", "late_over_early"},
     "rivals": {"speedups"},
     "fleet": {"throughput_1", "throughput_3", "gain_3"},
-    "pipeline": {"cli_over_scan", "update_over_compute", "fleet_speedup_1", "fleet_speedup_8"},
+    "pipeline": {
+        "cli_over_scan",
+        "update_over_compute",
+        "fleet_speedup_1",
+        "fleet_speedup_8",
+        "fleet_speedup_rmcvi",
+    },
     "live": {"median_ms", "p99_ms", "rows_per_second", "processor_us_per_row"},
 }
 ALWAYS = {"name", "quick", "rows", "targets", "machine"}

@@ -1,5 +1,6 @@
 """A state cannot silently rot, whatever the learner."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import rmcvi
 from rmcvi.baselines import Persistence
 from rmcvi.contract import Prediction
 from rmcvi.learners.monitors import Values
-from rmcvi.learners.soundness import Soundness
+from rmcvi.learners.soundness import Soundness, is_sound
 from tests.learners._resumed import small_learner
 
 
@@ -144,3 +145,19 @@ def test_a_column_that_is_stuck_or_dead_keeps_its_reach() -> None:
     np.testing.assert_array_equal(still.reach, moved.reach)
     faded = still.conclude(told, Values(one, one, one, one), yes, yes)
     assert np.all(np.asarray(faded.reach) < 3.0)
+
+
+def test_one_absurd_number_is_found_wherever_it_is() -> None:
+    """In arrays short and long, whose lengths divide and do not; not where NaN belongs."""
+    shapes = [(), (7,), (0,), (3, 8, 15, 5), (601,), (64, 17)]
+    check, rng = jax.jit(is_sound), np.random.default_rng(0)
+    strict = np.ones(len(shapes) + 1, bool)
+    whole = [rng.normal(size=shape) for shape in shapes] + [np.arange(3)]
+    assert check(whole, strict)
+    for i, shape in enumerate(shapes):
+        for place in {0, math.prod(shape) // 3, math.prod(shape) - 1} if math.prod(shape) else ():
+            for value in (np.nan, -np.inf, 1e30):
+                spoiled = [v.copy() for v in whole]
+                spoiled[i].reshape(-1)[place] = value
+                assert not check(spoiled, strict)
+                assert check(spoiled, np.arange(len(strict)) != i)

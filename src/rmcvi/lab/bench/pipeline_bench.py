@@ -23,6 +23,8 @@ from rmcvi.app.cli import main
 from rmcvi.app.cli.simulate import rhythm, table
 from rmcvi.app.run.directory import SUMMARY, Directory
 from rmcvi.lab.bench.measure import Outcome, Target, Timing, take_turns
+from rmcvi.lab.bench.stream_bench import fleet_program
+from rmcvi.lab.bench.stream_bench import learner as particle_learner
 from rmcvi.learners import SeasonalLearner, scan
 from rmcvi.scale import Fleet
 
@@ -61,6 +63,7 @@ def pipeline(quick: bool = False) -> Outcome:
         numbers |= _fleet(width, 3 if quick else STREAMS, 1 if quick else 5, rows)
     if columns != 8:
         numbers["fleet_speedup_8"] = numbers[f"fleet_speedup_{columns}"]
+    numbers |= _particles(3 if quick else STREAMS, quick, rows)
     return Outcome("pipeline", "A row from file to file", numbers, rows, _targets(numbers), quick)
 
 
@@ -70,6 +73,7 @@ def _targets(found: dict[str, Any]) -> list[Target]:
         ("update_over_compute", "update within 3 times of computing", lambda v: v <= 3.0),
         ("fleet_speedup_1", "100 streams of 1 column: 5 times one", lambda v: v >= 5.0),
         ("fleet_speedup_8", "100 streams of 8 columns: 2 times one", lambda v: v >= 2.0),
+        ("fleet_speedup_rmcvi", "100 streams of RMCVI, N = 20: 8 times one", lambda v: v >= 8.0),
         ("memory_growth_mb", "peak memory grows by less than 20 MB", lambda v: v < 20.0),
     ]
     targets = []
@@ -184,6 +188,18 @@ def _fleet(columns: int, count: int, rounds: int, rows: list[dict[str, Any]]) ->
     for name, timing in timings.items():
         rows.append(_line(name, timing))
     return {f"fleet_speedup_{columns}": timings[single].cost / timings[together].cost}
+
+
+def _particles(count: int, quick: bool, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same with particles, by the learner of the workload `fleet`; a unit is a step of all."""
+    who = particle_learner(*((5, 4, 2) if quick else (20, 16, 8)))
+    names = {f"a step of {n} streams by RMCVI": n for n in (1, count)}
+    programs = {name: fleet_program(Fleet(who, n), quick) for name, n in names.items()}
+    timings = take_turns(programs, 1 if quick else 5)
+    one, many = (timing.cost / names[name] for name, timing in timings.items())
+    for name, timing in timings.items():
+        rows.append(_line(name, timing) | {"per_second": names[name] / timing.cost})
+    return {"fleet_speedup_rmcvi": one / many}
 
 
 def _learner(columns: int) -> SeasonalLearner:

@@ -122,7 +122,7 @@ def fleet(quick: bool = False) -> Outcome:
     """Stream-observations per second against the number of streams."""
     counts = (1, 3) if quick else (1, 10, 100, 1000)
     who = learner(5 if quick else 20, 4 if quick else 16, 2 if quick else 8)
-    programs = {str(count): _program(Fleet(who, count), quick) for count in counts}
+    programs = {str(count): fleet_program(Fleet(who, count), quick) for count in counts}
     timings = take_turns(programs, 3 if quick else 7)
     rows = []
     for count in counts:
@@ -137,7 +137,7 @@ def fleet(quick: bool = False) -> Outcome:
     return Outcome("fleet", "Streams advanced together", numbers, rows, targets, quick)
 
 
-def _program(together: Fleet, hasty: bool) -> Program:
+def fleet_program(together: Fleet, hasty: bool) -> Program:
     """Steps of a fleet in which a tenth of the values is missing."""
     ys = simulate(ChaoticRNN(dim=3), jax.random.key(0), STEPS)[1]
     count = together.count

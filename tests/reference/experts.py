@@ -309,7 +309,7 @@ class Record:
         _, low, high = mixture.band
         missed = level - (low <= y <= high)
         self.cover[k] = np.clip(self.cover[k] + 0.01 * missed / np.sqrt(2**k), -1, 1)
-        unit, fade = np.sqrt(self.square[k]) or np.inf, 1 - 0.002 / 2**k
+        unit, fade = np.sqrt(self.square[k]) or np.inf, 1 - 0.0005 / 2**k
         error = np.clip((y - mixture.mean) / unit, -20, 20)
         away = np.clip(mixture.away / unit, -20, 20)
         if self.count[k] >= 24:

@@ -3,10 +3,10 @@
     log w_j <- keep log w_j + log p_j(y) (up to a constant),    p(y) = sum_j w_j p_j(y),
     p_j(y) = t_nu((g_j(y) - loc_j) / (c_j dev_j)) g_j'(y) / (c_j dev_j)
 
-The experts are the components, the season alone, the short regression and the last value. Horizons
-are the rows since a column was last seen, in bins 1, 2-3, 4-7, ..: each has its own weights and
-widths c, learned from gaps and from forecasts under way, so that a forecast rests on what those of
-its length achieved.
+The experts are the components, the nonlinear path, exponential smoothing, the season alone, the
+short regression and the last value. Horizons are the rows since a column was last seen, in bins 1,
+2-3, 4-7, ..: each has its own weights and widths c, learned from gaps and from forecasts under way,
+so that a forecast rests on what those of its length achieved.
 Mean and interval come from one distribution: its quantiles are weighted means of the experts'.
 
 The mean is at last pulled towards the short regression and the last value (`pull.py`).

@@ -223,7 +223,7 @@ class SeasonalLearner(AbstractLearner):
     @property
     def method(self) -> str:
         """Which part is online EM, and which is not (docs/theory/seasonal.md, section 5)."""
-        others = "the last value, the season and a short regression"
+        others = "exponential smoothing, the last value, the season and a short regression"
         if self.ensemble.hidden:
             others = f"a nonlinear path (tanh units by gradient), {others}"
         return (

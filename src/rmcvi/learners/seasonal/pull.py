@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 SIMPLE = 2
 """Experts to which the mean is pulled: the last two."""
-KEEP = 0.998
+KEEP = 0.9995
 """Discount of the sums, per value at horizon 1."""
 RELUCTANT = 20.0
 """What the sums must outweigh: shares start at 0."""

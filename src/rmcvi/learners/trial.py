@@ -95,7 +95,7 @@ class Trial(eqx.Module):
         inputs: Inputs,
         own: Float[Array, ""],
     ) -> tuple[TrialState, Verdict]:
-        """Score one row three times, and judge.
+        """Score one row three times, unless the filters still start, and judge.
 
         Args:
             learner: the estimator.
@@ -128,8 +128,13 @@ class Trial(eqx.Module):
         phase = state.t % PERIOD
         filters = jax.lax.cond(phase == 0, lambda: _begin(learner, pair), lambda: trial.filters)
         key = jax.random.fold_in(jax.random.fold_in(state.key, state.t), SALT)
-        scores, after = _filter(learner, (pair, filters), state.t, rows, inputs, key)
         due = phase >= BURN_IN
+        scores = jax.lax.cond(
+            due,
+            lambda: _scores(learner, (pair, filters), state.t, rows[0], inputs, key),
+            lambda: jnp.zeros(2),
+        )
+        after = _advanced(learner, (pair, filters), rows[1], inputs)
         family = trial.family.add(own - scores[0], due)
         rival = trial.learner.add(own - scores[1], due)
         model = trial.model.add(scores[0] - scores[1], due)
@@ -200,21 +205,21 @@ def _begin(learner: Any, pair: PyTree) -> PyTree:
     return jax.vmap(lambda v: begin(eqx.combine(v, learner.model)), axis_size=2)(pair)
 
 
-def _filter(
+def _scores(
     learner: Any,
     filters: tuple[PyTree, PyTree],
     t: Int[Array, ""],
-    rows: tuple[Float[Array, "dy"], Float[Array, "dy"]],
+    y: Float[Array, "dy"],
     inputs: Inputs,
     key: Key[Array, ""],
-) -> tuple[Float[Array, "2"], PyTree]:
-    """Log scores of y under both models, by as many draws as the learner's own; carries after it.
+) -> Float[Array, "2"]:
+    """Log scores of y under both models, by as many draws as the learner's own.
 
     Args:
         learner: the estimator.
         filters: parameters and carries, two of each.
         t: number of the row.
-        rows: y as it is scored, and as it is learned from.
+        y: as it is scored.
         inputs: of this row.
         key: the same for both.
     """
@@ -225,9 +230,19 @@ def _filter(
         model = eqx.combine(theta, learner.model)
         before = family.distribution.sample(k1, family.marginal(carry), learner.draws)
         x = next_states(model, before, t, inputs, k2)
-        log_g = jax.vmap(lambda v: model.observed_log_prob(v, rows[0], inputs))(x)
-        score = jax.nn.logsumexp(log_g) - jnp.log(learner.draws)
-        return score, family.advance(model, carry, rows[1], inputs)
+        log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
+        return jax.nn.logsumexp(log_g) - jnp.log(learner.draws)
+
+    return jax.vmap(one, axis_size=2)(*filters)
+
+
+def _advanced(
+    learner: Any, filters: tuple[PyTree, PyTree], y: Float[Array, "dy"], inputs: Inputs
+) -> PyTree:
+    """Carries after y, under both models."""
+
+    def one(theta, carry):
+        return learner.family.advance(eqx.combine(theta, learner.model), carry, y, inputs)
 
     return jax.vmap(one, axis_size=2)(*filters)
 

@@ -120,9 +120,9 @@ def serve(
 
     Rows that are pushed are written to rows.jsonl in the run directory before they are
     acknowledged, and learned from there: killed at any moment, the service goes on to the byte. It
-    starts to learn with the third row, with --key that of the first stream. Tokens and passwords
-    come from the environment (RMCVI_TOKEN, RMCVI_READ_TOKEN, RMCVI_BROKER_PASSWORD, each with _FILE
-    for a file; RMCVI_WEBHOOK_SECRET).
+    starts to learn with the third row (with --arrival the thirtieth, or after a minute), with --key
+    that of the first stream. Tokens and passwords come from the environment (RMCVI_TOKEN,
+    RMCVI_READ_TOKEN, RMCVI_BROKER_PASSWORD, each with _FILE for a file; RMCVI_WEBHOOK_SECRET).
     """
     try:
         from rmcvi.app.serve.hub import Hub
@@ -160,6 +160,7 @@ def serve(
         model,
         a_level(level),
         a_sensitivity(sensitivity),
+        arrival,
     )
     keep = Keep.of(keep_rows)
     if not any((out / name).exists() for name in (RUN, FLEET)):
@@ -170,6 +171,7 @@ def serve(
         journal = Journal(out)
         intake = Intake(journal, arrival, rate=Rate(max_rate))
         pace, place = replace(pace, sleep=journal.wait), str(journal.path)
+        wanted = replace(wanted, trouble=intake.complain)
     hub = Hub(out, keyed=key is not None)
     if webhook is not None:
         hub.alarmed = Webhook(webhook).tell

@@ -1,5 +1,7 @@
 """What `rmcvi serve` runs beside its page: one stream, or many by a key."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,14 +18,20 @@ from rmcvi.app.run.plan import Plan, make_plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.run.stopper import Stopper
-from rmcvi.app.sources import Pace, Position, Stream, first_stream, read
+from rmcvi.app.sources import DataError, Pace, Position, Stream, first_stream, read
 
 if TYPE_CHECKING:
     from rmcvi.app.serve.hub import Hub
     from rmcvi.app.serve.intake import Intake
 
-LEAST, HEAD = 3, 20_000
-"""Rows of the first stream that are waited for, unless so many rows have come."""
+LEAST, ARRIVED, HEAD = 3, 30, 20_000
+"""Rows of the first stream that are waited for; if their times are those of arrival, from which
+three rows say little of the usual step; unless so many rows have come."""
+PATIENCE, SHORTEST = 60.0, 1e-3
+"""Seconds after which three rows are enough all the same; a usual step, of times of arrival: what
+comes closer together came in one message, and says nothing of the step."""
+JUNK = 200
+"""Rows that are waited for until some can be learned from: what the reader looks at."""
 NEW = "estimates-0-0.jsonl"
 """What a new fleet of one shard writes."""
 PAST = 100_000
@@ -39,10 +47,40 @@ class Wanted:
     model: str | None
     level: float
     sensitivity: float
+    arrival: bool = False
+    """Whether a row's time is that of its arrival."""
+
+    trouble: Callable[[str], None] | None = None
+    """Told what is wrong with the first rows, if they were pushed and more may come."""
 
     def read(self, place: str, pace: Pace) -> Stream:
-        """The source, once its first rows are there."""
-        return read(place, follow=True, pace=pace, **self.reading)
+        """The source, once its first rows are there: anybody may send junk first."""
+        while True:
+            rows = _lines(place)
+            try:
+                stream = self._read(place, pace)
+                if self.trouble is not None:
+                    self.trouble("")
+                return stream
+            except DataError as error:
+                if self.trouble is None or rows >= JUNK or pace.stop():
+                    raise
+                self.trouble(f"{error}; waiting for other rows")
+            while _lines(place) <= rows and not pace.stop():
+                pace.sleep(pace.poll)
+
+    def _read(self, place: str, pace: Pace) -> Stream:
+        stream = read(place, follow=True, pace=pace, **self.reading)
+        step = stream.schema.usual
+        if self.arrival and (step is None or step.size < SHORTEST):
+            untimed: dict[str, Any] = self.reading | {"time": ()}
+            return read(place, follow=True, pace=pace, **untimed)
+        return stream
+
+    def enough(self, rows: int, begun: float) -> bool:
+        """Whether so many rows of a stream are enough to begin with, after so long."""
+        patient = self.arrival and time.monotonic() - begun < PATIENCE
+        return rows >= (ARRIVED if patient else LEAST)
 
     def plan(self, place: str, stream: Stream) -> Plan:
         """For rows such as the first ones."""
@@ -108,6 +146,9 @@ class OneStream:
 
     def _begun(self, wanted: Wanted) -> Start:
         """A new run, once its first rows are there."""
+        place, pace, begun = self._room.place, self._room.pace, time.monotonic()
+        while wanted.arrival and not pace.stop() and not wanted.enough(_lines(place), begun):
+            pace.sleep(pace.poll)
         stream = wanted.read(self._room.place, self._room.pace)
         plan = wanted.plan(self._room.place, stream)
         return Start(plan, Directory.create(self._out, plan, False), stream)
@@ -188,11 +229,16 @@ class ManyStreams:
 
     def _first(self, wanted: Wanted) -> Stream:
         """The first stream, when it has some rows."""
-        place, pace = self._room.place, self._room.pace
+        place, pace, begun = self._room.place, self._room.pace, time.monotonic()
         while True:
             first = first_stream(wanted.read(place, pace), self._key)
-            with open(place, "rb") as file:
-                many = sum(1 for _ in islice(file, HEAD)) == HEAD
-            if many or pace.stop() or len(first.head(LEAST)) >= LEAST:
+            many = _lines(place) == HEAD
+            if many or pace.stop() or wanted.enough(len(first.head(ARRIVED)), begun):
                 return first
             pace.sleep(pace.poll)
+
+
+def _lines(place: str) -> int:
+    """Lines of a file, up to `HEAD`."""
+    with open(place, "rb") as file:
+        return sum(1 for _ in islice(file, HEAD))

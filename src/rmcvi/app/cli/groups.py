@@ -89,15 +89,14 @@ class LearnOptions:
         one_of("--on-bad-row", self.on_bad_row, BAD_ROWS)
 
     def read(self, source: str, **more: Any) -> Stream:
-        """The source, looked at as far as its first rows."""
-        return read(
-            source,
-            columns=listed(self.columns) or None,
-            inputs=listed(self.inputs),
-            time=times(self.time),
-            on_bad_row=self.on_bad_row,
-            **more,
-        )
+        """The source, looked at as far as its first rows; `more` are options of `rmcvi.read`."""
+        options: dict[str, Any] = {
+            "columns": listed(self.columns) or None,
+            "inputs": listed(self.inputs),
+            "time": times(self.time),
+            "on_bad_row": self.on_bad_row,
+        }
+        return read(source, **options | more)
 
     def plan(self, source: str, stream: Stream, **more: Any) -> Plan:
         """For rows such as the first ones; `more` are options of the run."""

@@ -127,9 +127,9 @@ def serve(
 
     Rows that are pushed are written to rows.jsonl in the run directory before they are
     acknowledged, and learned from there: killed at any moment, the service goes on to the byte. It
-    starts to learn with the third row, with --key that of the first stream. Tokens and passwords
-    come from the environment (RMCVI_TOKEN, RMCVI_READ_TOKEN, RMCVI_BROKER_PASSWORD, each with _FILE
-    for a file; RMCVI_WEBHOOK_SECRET).
+    starts to learn with the third row (with --arrival the thirtieth, or after a minute), with --key
+    that of the first stream. Tokens and passwords come from the environment (RMCVI_TOKEN,
+    RMCVI_READ_TOKEN, RMCVI_BROKER_PASSWORD, each with _FILE for a file; RMCVI_WEBHOOK_SECRET).
     """
     try:
         from rmcvi.app.serve.hub import Hub
@@ -167,7 +167,8 @@ def serve(
     hub = Hub(out, keyed=rows.key is not None)
     if sending.webhook is not None:
         hub.alarmed = Webhook(sending.webhook).tell
-    room = Room(out, place, pace, wanted)
+    complain = None if intake is None else intake.complain
+    room = Room(out, place, pace, wanted, rows.arrival, complain)
     work = OneStream(room) if rows.key is None else ManyStreams(room, rows.key)
     with ExitStack() as parts:
         if intake is not None:

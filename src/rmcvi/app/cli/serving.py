@@ -1,9 +1,11 @@
 """What `rmcvi serve` runs beside its page: one stream, or many by a key."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmcvi.app.cli.groups import LearnOptions
 from rmcvi.app.cli.learn import Output, Start, carry_on
@@ -16,14 +18,20 @@ from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.run.stopper import Stopper
-from rmcvi.app.sources import Pace, Position, Stream, first_stream
+from rmcvi.app.sources import DataError, Pace, Position, Stream, first_stream
 
 if TYPE_CHECKING:
     from rmcvi.app.serve.hub import Hub
     from rmcvi.app.serve.intake import Intake
 
-LEAST, HEAD = 3, 20_000
-"""Rows of the first stream that are waited for, unless so many rows have come."""
+LEAST, ARRIVED, HEAD = 3, 30, 20_000
+"""Rows of the first stream that are waited for; if their times are those of arrival, from which
+three rows say little of the usual step; unless so many rows have come."""
+PATIENCE, SHORTEST = 60.0, 1e-3
+"""Seconds after which three rows are enough all the same; a usual step, of times of arrival: what
+comes closer together came in one message, and says nothing of the step."""
+JUNK = 200
+"""Rows that are waited for until some can be learned from: what the reader looks at."""
 NEW = "estimates-0-0.jsonl"
 """What a new fleet of one shard writes."""
 PAST = 100_000
@@ -41,13 +49,46 @@ class Room:
     wanted: LearnOptions
     """Of a new run; its model is said again to allow an old run's own code."""
 
+    arrival: bool = False
+    """Whether a row's time is that of its arrival."""
+    trouble: Callable[[str], None] | None = None
+    """Told what is wrong with the first rows, if they were pushed and more may come."""
+
     def read(self, *ignored: str) -> Stream:
-        """The source, once its first rows are there."""
+        """The source, once its first rows are there: anybody may send junk first."""
+        pace = self.pace
+        while True:
+            rows = _lines(self.place)
+            try:
+                stream = self._read(ignored)
+                if self.trouble is not None:
+                    self.trouble("")
+                return stream
+            except DataError as error:
+                if self.trouble is None or rows >= JUNK or pace.stop():
+                    raise
+                self.trouble(f"{error}; waiting for other rows")
+            while _lines(self.place) <= rows and not pace.stop():
+                pace.sleep(pace.poll)
+
+    def _read(self, ignored: tuple[str, ...]) -> Stream:
         from rmcvi.app.serve.journal import MARK, PART
 
-        return self.wanted.read(
-            self.place, follow=True, pace=self.pace, ignored=[MARK, PART, *ignored]
-        )
+        options: dict[str, Any] = {
+            "follow": True,
+            "pace": self.pace,
+            "ignored": [MARK, PART, *ignored],
+        }
+        stream = self.wanted.read(self.place, **options)
+        step = stream.schema.usual
+        if self.arrival and (step is None or step.size < SHORTEST):
+            return self.wanted.read(self.place, **options, time=())
+        return stream
+
+    def enough(self, rows: int, begun: float) -> bool:
+        """Whether so many rows of a stream are enough to begin with, after so long."""
+        patient = self.arrival and time.monotonic() - begun < PATIENCE
+        return rows >= (ARRIVED if patient else LEAST)
 
     def plan(self, stream: Stream) -> Plan:
         """For rows such as the first ones."""
@@ -98,8 +139,11 @@ class OneStream:
 
     def _begun(self) -> Start:
         """A new run, once its first rows are there."""
-        stream = self._room.read()
-        plan = self._room.plan(stream)
+        room, begun = self._room, time.monotonic()
+        while room.arrival and not room.pace.stop() and not room.enough(_lines(room.place), begun):
+            room.pace.sleep(room.pace.poll)
+        stream = room.read()
+        plan = room.plan(stream)
         return Start(plan, Directory.create(self._out, plan, False), stream)
 
     def _resumed(self) -> Start:
@@ -178,11 +222,16 @@ class ManyStreams:
 
     def _first(self) -> Stream:
         """The first stream, when it has some rows."""
-        place, pace = self._room.place, self._room.pace
+        place, pace, begun = self._room.place, self._room.pace, time.monotonic()
         while True:
             first = first_stream(self._room.read(self._key), self._key)
-            with open(place, "rb") as file:
-                many = sum(1 for _ in islice(file, HEAD)) == HEAD
-            if many or pace.stop() or len(first.head(LEAST)) >= LEAST:
+            many = _lines(place) == HEAD
+            if many or pace.stop() or self._room.enough(len(first.head(ARRIVED)), begun):
                 return first
             pace.sleep(pace.poll)
+
+
+def _lines(place: str) -> int:
+    """Lines of a file, up to `HEAD`."""
+    with open(place, "rb") as file:
+        return sum(1 for _ in islice(file, HEAD))

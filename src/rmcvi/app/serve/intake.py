@@ -105,6 +105,10 @@ class Intake:
     trouble: str = ""
     """What the broker or the last refused message was about."""
 
+    def complain(self, sentence: str) -> None:
+        """Something is wrong, which whoever asks is told."""
+        self.trouble = sentence
+
     def take(self, messages: Sequence[Message]) -> None:
         """Messages of a broker; their rows are on disk when this returns."""
         rows: list[dict[str, Any]] = []

@@ -128,6 +128,7 @@ def test_extended_filter_is_that_of_dynamax() -> None:
     np.testing.assert_allclose(got.log_evidence[-1], expected.marginal_loglik, atol=1e-6)
 
 
+@pytest.mark.long
 def test_recursive_maximum_likelihood_finds_the_parameter() -> None:
     """Within five standard errors, 1 / sqrt(T I), of the truth, I from the increments' square."""
     truth = LinearGaussian(jnp.array([0.8]), jnp.array([1.0]), 0.5, 0.5)

@@ -88,7 +88,7 @@ def runs(name: str) -> Any:
         "bootstrap": (ParticleRecursion(32, threshold=2.0), None, NOTHING),
         "optimal": (ParticleRecursion(32, proposal="guided", threshold=2.0), None, NOTHING),
         "learned": (OVSMC(32, threshold=2.0), learned().proposal, NOTHING),
-        "off": (OVSMC(32, num_gradient=5, doubly=False, threshold=2.0), off, None),
+        "off": (OVSMC(32, threshold=2.0), off, NOTHING),
     }[name]
     keys = jax.random.split(jax.random.key(5), 32)
     infos, _, increments = follow(recursion, new(), family, keys, trainable)

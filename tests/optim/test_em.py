@@ -107,6 +107,7 @@ def test_windowed_statistics_are_the_forward_ones_and_those_of_a_functional() ->
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.long
 def test_natural_steps_carry_statistics_as_tangents() -> None:
     """Nearly exact where its kernel is: independent coordinates, 50 particles (measured: .5 %)."""
     case = diagonal_case(40)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rmcvi import RMCVI, AdditiveFunctional, Inputs, Trainable
 from rmcvi.families import LinearGaussianFamily
@@ -122,6 +123,7 @@ def particle_values(ys: np.ndarray, num: int, runs: int) -> dict[str, np.ndarray
     return {"ON2": values[:, 0], "paris": values[:, 1]}
 
 
+@pytest.mark.long
 def test_functional_agrees_with_particles() -> None:
     ys = np.random.default_rng(1).normal(size=(LENGTH, 1))
     line = LinearGaussian(np.array([[0.8]]), np.array([[1.0]]), 0.5, 0.5, 0.3, 0.9)

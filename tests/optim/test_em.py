@@ -147,6 +147,7 @@ def test_moving_parameters_are_those_of_plain_numpy() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
+@pytest.mark.long
 def test_full_passes_are_the_em_of_dynamax() -> None:
     """Three rounds, each with one M-step at its end; the likelihood grows as it must."""
     from dynamax.linear_gaussian_ssm import LinearGaussianSSM

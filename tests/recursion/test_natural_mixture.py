@@ -39,7 +39,7 @@ def test_a_cut_keeps_the_moments() -> None:
     """Mean and covariance in three dimensions; along the cut all moments up to the fifth."""
     rng = np.random.default_rng(0)
     law = Law(jnp.arange(3.0), jnp.asarray(np.tril(rng.normal(size=(3, 3)))))
-    points, ones = rng.normal(size=(20, 3)), np.ones(20)
+    points, ones = rng.normal(size=(20, 3)), jnp.ones(20)
 
     @jax.jit
     def cuts(points, share):
@@ -64,7 +64,7 @@ def test_a_cut_keeps_the_derivatives_of_moments() -> None:
     rng = np.random.default_rng(3)
     law = Law(jnp.arange(2.0), jnp.array([[1.0, 0.0], [0.5, 0.8]]))
     change = Law(jnp.array([0.3, -1.0]), jnp.asarray(np.tril(rng.normal(size=(2, 2)))))
-    points = rng.normal(size=(9, 2))
+    points = jnp.asarray(rng.normal(size=(9, 2)))
 
     @jax.jit
     def slopes(law, change):

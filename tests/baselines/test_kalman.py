@@ -100,6 +100,36 @@ def test_only_the_trained_parameters_get_a_score() -> None:
     assert got.transition is None
 
 
+def extended_in_numpy(model: Any, ys: np.ndarray) -> textbook.Filtered:
+    """The textbook's step, linearised at the mean; x_0 is standard normal."""
+    now = rmcvi.Inputs.of()
+
+    @jax.jit
+    def around(x):
+        parts = (model.transition_mean, model.emission_mean)
+        noise = model.transition_scale(now), model.emission_scale(x, now)
+        return [
+            (f(x, now), jax.jacfwd(f)(x, now), jnp.diag(s))
+            for f, s in zip(parts, noise, strict=True)
+        ]
+
+    m, P, total, rows = np.zeros(model.dim_state), np.eye(model.dim_state), 0.0, []
+    for t, y in enumerate(ys):
+        if t > 0:
+            m, F, noise = map(np.asarray, around(m)[0])
+            P = F @ P @ F.T + noise**2
+        there, G, noise = map(np.asarray, around(m)[1])
+        seen = ~np.isnan(y)
+        away, G = (y - there)[seen], G[seen]
+        S = G @ P @ G.T + (noise**2)[np.ix_(seen, seen)]
+        gain = np.linalg.solve(S, G @ P).T
+        m, P = m + gain @ away, P - gain @ S @ gain.T
+        total += textbook.log_normal(away, S) if seen.any() else 0.0
+        rows.append((m, P, total))
+    return textbook.Filtered(*(np.array(v) for v in zip(*rows, strict=True)))
+
+
+@pytest.mark.long
 def test_extended_filter_is_that_of_dynamax() -> None:
     """Its solver adds 1e-9 to every diagonal, hence the tolerance."""
     from dynamax.nonlinear_gaussian_ssm import ParamsNLGSSM, extended_kalman_filter
@@ -128,6 +158,7 @@ def test_extended_filter_is_that_of_dynamax() -> None:
     np.testing.assert_allclose(got.log_evidence[-1], expected.marginal_loglik, atol=1e-6)
 
 
+@pytest.mark.long
 def test_recursive_maximum_likelihood_finds_the_parameter() -> None:
     """Within five standard errors, 1 / sqrt(T I), of the truth, I from the increments' square."""
     truth = LinearGaussian(jnp.array([0.8]), jnp.array([1.0]), 0.5, 0.5)
@@ -150,6 +181,7 @@ def test_recursive_maximum_likelihood_finds_the_parameter() -> None:
     assert np.all(infos.step.result == 0)
 
 
+@pytest.mark.long
 def test_extended_recursion_leaves_the_model_alone() -> None:
     model, ys = NeuralGaussian(1, 1, key=jax.random.key(0), width=2, depth=1), diagonal_case().ys
     ys = jnp.asarray(ys[:, 1:])
@@ -174,12 +206,17 @@ def test_extended_recursion_leaves_the_model_alone() -> None:
 def test_extended_recursion_can_learn() -> None:
     """The prediction error method: increments add up to the slope of the linearised evidence."""
     case = diagonal_case()
-    model = NeuralGaussian(1, 2, key=jax.random.key(0), width=2, depth=1)
-    increments = follow(
-        ExtendedKalmanRecursion(learn=True), case._replace(model=model), None, KEYS
-    )[2]
-    exact = ravel_pytree(score(model, jnp.asarray(case.ys), case.inputs))[0]
+    case = case._replace(
+        model=eqx.filter_jit(NeuralGaussian)(1, 2, key=jax.random.key(0), width=2, depth=1),
+        inputs=rmcvi.Inputs.sequence(len(case.ys)),
+    )
+    infos, laws, increments = follow(ExtendedKalmanRecursion(learn=True), case, None, KEYS)
+    exact = ravel_pytree(score(case.model, jnp.asarray(case.ys), case.inputs))[0]
     np.testing.assert_allclose(increments[0].sum(0), exact, rtol=1e-9, atol=1e-10)
+    filtered = extended_in_numpy(case.model, case.ys)
+    np.testing.assert_allclose(laws.mean[0], filtered.mean, atol=1e-9)
+    np.testing.assert_allclose(laws.covariance[0], filtered.cov, atol=1e-9)
+    np.testing.assert_allclose(infos.elbo[0], filtered.log_evidence, atol=1e-9)
 
 
 def test_a_wrong_model_is_refused() -> None:

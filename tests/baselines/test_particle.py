@@ -171,22 +171,26 @@ def test_backward_draws_have_the_backward_law(way: str) -> None:
     before = Cloud(
         jnp.array([[-1.0], [-0.2], [0.5], [1.1]]), jnp.log(jnp.array([0.4, 0.3, 0.2, 0.1]))
     )
-    x, num = jnp.array([0.3]), 2000
-    model = Plain(line) if way == "plain" else line
+    num, model = 2000, Plain(line) if way == "plain" else line
     tries = 1 if way == "fallback" else 200
-    index = draw_backward(
-        jax.random.key(1), model, before, jnp.tile(x, (num, 1)), Inputs.of(), tries
-    )
-    law = jax.nn.softmax(
-        before.log_weight + line.pairwise_log_prob(before.x, x[None], Inputs.of())[0]
-    )
+
+    @jax.jit
+    def drawn():
+        x = jnp.array([[0.3]])
+        xs = jnp.tile(x, (num, 1))
+        index = draw_backward(jax.random.key(1), model, before, xs, Inputs.of(), tries)
+        log_m = line.pairwise_log_prob(before.x, x, Inputs.of())[0]
+        return index, jax.nn.softmax(before.log_weight + log_m)
+
+    index, law = map(np.asarray, drawn())
     share = np.bincount(np.asarray(index), minlength=4) / num
     assert np.all(np.abs(share - law) <= 5.0 * np.sqrt(law * (1.0 - law) / num))
 
 
 def test_systematic_counts_are_the_weights_rounded() -> None:
-    w = jax.nn.softmax(3.0 * jax.random.normal(jax.random.key(0), (50,)))
-    index = systematic(jax.random.key(1), jnp.log(w), 200)
+    w = np.exp(3.0 * np.random.default_rng(0).normal(size=50))
+    w /= w.sum()
+    index = jax.jit(lambda key, log_w: systematic(key, log_w, 200))(jax.random.key(1), np.log(w))
     count = np.bincount(np.asarray(index), minlength=50)
     assert np.all(np.abs(count - 200 * w) < 1.0)
     assert count.sum() == 200
@@ -222,10 +226,9 @@ def line_at(f: float) -> LinearGaussian:
 def test_nothing_finite_leaves_the_particles_alone() -> None:
     model = StochasticVolatility()
     recursion = ParticleRecursion(8)
-    state = recursion.init(model, None)
-    step = jax.jit(recursion.step)
-    state, _, _ = step(state, model, None, jnp.ones(1), Inputs.of(), jax.random.key(0))
-    new, grads, info = step(state, model, None, jnp.full(1, 1e300), Inputs.of(), jax.random.key(1))
+    state, step = jax.jit(lambda: recursion.init(model, None))(), jax.jit(recursion.step)
+    state, _, _ = step(state, model, None, np.ones(1), Inputs.of(), jax.random.key(0))
+    new, grads, info = step(state, model, None, np.full(1, 1e300), Inputs.of(), jax.random.key(1))
     np.testing.assert_array_equal(new.cloud.x, state.cloud.x)
     assert info.result == rmcvi.Result.NON_FINITE
     assert all(np.all(leaf == 0.0) for leaf in jax.tree.leaves(grads))

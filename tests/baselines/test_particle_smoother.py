@@ -36,7 +36,7 @@ def test_filter_is_kalman() -> None:
     assert np.all(got.ess > 50.0)
 
 
-@pytest.mark.parametrize("lag", [0, 2])
+@pytest.mark.parametrize("lag", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_fixed_lag_is_the_smoother_of_a_prefix(lag: int) -> None:
     case = typical_case()
     got, length = runs(fixed_lag_smoother, lag=lag), len(case.ys)

@@ -162,6 +162,7 @@ def test_wrong_calls_are_refused() -> None:
         FunctionRegression(5).init(case().model, None)
 
 
+@pytest.mark.long
 def test_conforms() -> None:
     """Gaps, an absurd observation, gradients where something is trained."""
     model = small_model()

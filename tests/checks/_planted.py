@@ -31,31 +31,36 @@ class Gauges(AbstractGaussianModel):
         return jnp.full(2, 0.5)
 
 
-class TenTimes(Gauges):
-    """An information that is ten times too large."""
+class Faulty(Gauges):
+    """Faults by numbers, so that one program serves to find them all; see `faulty`."""
 
-    def emission_information(self, x, seen, inputs):
-        return 10.0**0.5 * super().emission_information(x, seen, inputs)
-
-
-class NotTheMean(Gauges):
-    """An emission_mean that forgets a term of the density's."""
+    times: jax.Array
+    bend: jax.Array
+    blind: jax.Array
+    noise: jax.Array
 
     def emission_mean(self, x, inputs):
-        return self.gain * x
+        return self.gain * x + self.bend * x**2
 
     def emission_log_prob(self, x, y, inputs):
-        return normal_log_prob(y, self.gain * x + 0.1 * x**2, self.emission_scale(x, inputs))
+        return normal_log_prob(y, super().emission_mean(x, inputs), jnp.full(2, self.noise))
 
     def emission_sample(self, key, x, inputs):
-        return draw_normal(key, self.gain * x + 0.1 * x**2, self.emission_scale(x, inputs))
-
-
-class Maskless(Gauges):
-    """An information that counts what is missing."""
+        return draw_normal(key, super().emission_mean(x, inputs), jnp.full(2, self.noise))
 
     def emission_information(self, x, seen, inputs):
-        return super().emission_information(x, jnp.ones_like(seen), inputs)
+        seen = jnp.where(self.blind > 0.0, 1.0, seen)
+        return self.times * super().emission_information(x, seen, inputs)
+
+
+def faulty(
+    times: float = 1.0, bend: float = 0.1, blind: float = 0.0, noise: float = 0.5
+) -> AbstractGaussianModel:
+    """An information that is so many times too large or counts what is missing, an emission_mean
+    whose bend is not the density's .1, an emission_scale that is .5 whatever the noise.
+    """
+    numbers = {"times": times, "bend": bend, "blind": blind, "noise": noise}
+    return made(Faulty, gain=GAIN, **{name: jnp.asarray(v) for name, v in numbers.items()})
 
 
 class LaplaceStart(Gauges):
@@ -66,19 +71,6 @@ class LaplaceStart(Gauges):
 
     def initial_sample(self, key):
         return jax.random.logistic(key, (2,))
-
-
-class WideScale(Gauges):
-    """A scale that is twice that of the draws."""
-
-    def emission_log_prob(self, x, y, inputs):
-        return normal_log_prob(y, self.emission_mean(x, inputs), jnp.full(2, 0.25))
-
-    def emission_sample(self, key, x, inputs):
-        return draw_normal(key, self.emission_mean(x, inputs), jnp.full(2, 0.25))
-
-    def emission_information(self, x, seen, inputs):
-        return 2.0 * super().emission_information(x, seen, inputs)
 
 
 class RateForRoot(zoo.Spikes):
@@ -122,12 +114,12 @@ BENEATH = (2.0, 0.0)
 """A home from which the cut of the bearing is far: no draw of the first states is near it."""
 PLANTED = {
     "information ten times too large": (
-        lambda: made(TenTimes, gain=GAIN),
+        lambda: faulty(times=10.0**0.5),
         "emission_information is the score's",
         "says too much about x[",
     ),
     "a mean that is not the mean": (
-        lambda: made(NotTheMean, gain=GAIN),
+        lambda: faulty(bend=0.0),
         "emission_mean and emission_scale are the sampler's",
         "it must be the mean of y given x",
     ),
@@ -157,12 +149,12 @@ PLANTED = {
         "return both from model.initial_moments",
     ),
     "an information that ignores the mask": (
-        lambda: made(Maskless, gain=GAIN),
+        lambda: faulty(blind=1.0),
         "emission_information is the score's",
         "multiply its row k by seen[k]",
     ),
     "a scale that is too wide": (
-        lambda: made(WideScale, gain=GAIN),
+        lambda: faulty(times=2.0, noise=0.25),
         "emission_mean and emission_scale are the sampler's",
         "a variance for its root?",
     ),

@@ -8,7 +8,15 @@ from tests.families.test_contract import FAMILIES
 from tests.models.zoo import ZOO
 
 
-@pytest.mark.parametrize("name", ["recurrent-full", "innovation", "linear-diagonal", "per-step"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recurrent-full",
+        "innovation",
+        "per-step",
+        pytest.param("linear-diagonal", marks=pytest.mark.long),
+    ],
+)
 def test_families_conform(name):
     model = ZOO["diagonal"]().model
     report = checks.family(FAMILIES[name](model), model)

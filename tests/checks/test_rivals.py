@@ -22,8 +22,12 @@ def test_learners_conform(learner: rmcvi.AbstractLearner) -> None:
 
 @pytest.mark.parametrize(
     "recursion",
-    [baselines.KalmanRecursion(), baselines.ParticleRecursion(16, gradient=True)],
-    ids=["kalman", "particles"],
+    [
+        pytest.param(baselines.KalmanRecursion(), id="kalman"),
+        pytest.param(
+            baselines.ParticleRecursion(16, gradient=True), id="particles", marks=pytest.mark.long
+        ),
+    ],
 )
 def test_recursions_conform(recursion: Any) -> None:
     """With no family at all."""

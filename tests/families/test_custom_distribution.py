@@ -140,15 +140,17 @@ def test_two_steps_of_the_recursion_against_quadrature():
     @eqx.filter_jit
     @eqx.filter_vmap(in_axes=(None, None, 0))
     def run(model, family, key):
-        state, elbos, grads, codes = recursion.init(model, family), [], [], []
-        for t, y in enumerate(Y):
+        def step(state, row):
+            t, y = row
             now = jax.random.fold_in(key, t)
-            out = recursion.step(state, model, family, jnp.array([y]), Inputs.of(), now)
-            state, phi = out.state, out.grads.family
-            elbos.append(out.info.elbo)
-            grads.append(jnp.concatenate([phi.start, phi.gain, phi.slope]))
-            codes.append(out.info.result)
-        return jnp.stack(elbos), jnp.cumsum(jnp.stack(grads), 0), jnp.stack(codes)
+            out = recursion.step(state, model, family, y[None], Inputs.of(), now)
+            phi = out.grads.family
+            grads = jnp.concatenate([phi.start, phi.gain, phi.slope])
+            return out.state, (out.info.elbo, grads, out.info.result)
+
+        rows = (jnp.arange(2), jnp.asarray(Y))
+        elbos, grads, codes = jax.lax.scan(step, recursion.init(model, family), rows)[1]
+        return elbos, jnp.cumsum(grads, 0), codes
 
     elbos, grads, codes = run(Queue(), family, jax.random.split(jax.random.key(0), 40))
     _assert_mean(elbos, _exact_elbos())

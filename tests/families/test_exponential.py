@@ -150,24 +150,30 @@ def test_the_diagonal_member_is_the_closest_in_divergence():
 @pytest.mark.parametrize("q", [*FAMILIES.values()])
 def test_expectation_and_response_are_derivatives_of_the_log_normaliser(q: Any) -> None:
     """The closed forms against automatic differentiation."""
-    root = jax.random.normal(jax.random.key(0), (3, 3))
-    eta = q.from_moments(jnp.array([0.3, -1.0, 2.0]), jnp.eye(3) + root @ root.T)
-    slope = q.from_moments(jnp.array([1.0, 0.5, -0.2]), root + root.T)
-    mean = jax.grad(q.log_normaliser)
-    for told, truth in (
-        (q.expectation(eta), mean(eta)),
-        (q.response(eta, slope), jax.jvp(mean, (eta,), (slope,))[1]),
-    ):
+
+    @jax.jit
+    def both(root):
+        eta = q.from_moments(jnp.array([0.3, -1.0, 2.0]), jnp.eye(3) + root @ root.T)
+        slope = q.from_moments(jnp.array([1.0, 0.5, -0.2]), root + root.T)
+        mean = jax.grad(q.log_normaliser)
+        return (
+            (q.expectation(eta), mean(eta)),
+            (q.response(eta, slope), jax.jvp(mean, (eta,), (slope,))[1]),
+        )
+
+    for told, truth in both(np.random.default_rng(0).normal(size=(3, 3))):
         np.testing.assert_allclose(told.linear, truth.linear, rtol=1e-10)
         np.testing.assert_allclose(told.precision, truth.precision, rtol=1e-10)
 
 
 @pytest.mark.parametrize("q", [*FAMILIES.values()])
-@pytest.mark.parametrize("num", [8, 9, 40])
+@pytest.mark.parametrize("num", [8, 9])
 def test_matched_draws_have_the_mean_of_the_statistic(q: Any, num: int) -> None:
-    root = jax.random.normal(jax.random.key(0), (3, 3))
-    eta = q.from_moments(jnp.array([0.3, -1.0, 2.0]), jnp.eye(3) + root @ root.T)
-    drawn = jax.vmap(q.statistic)(q.matched(jax.random.key(1), eta, num))
-    truth = q.expectation(eta)
-    np.testing.assert_allclose(drawn.linear.mean(0), truth.linear, atol=1e-10)
-    np.testing.assert_allclose(drawn.precision.mean(0), truth.precision, atol=1e-10)
+    @jax.jit
+    def both(root):
+        eta = q.from_moments(jnp.array([0.3, -1.0, 2.0]), jnp.eye(3) + root @ root.T)
+        return jax.vmap(q.statistic)(q.matched(jax.random.key(1), eta, num)), q.expectation(eta)
+
+    drawn, truth = both(np.random.default_rng(0).normal(size=(3, 3)))
+    np.testing.assert_allclose(np.mean(drawn.linear, 0), truth.linear, atol=1e-10)
+    np.testing.assert_allclose(np.mean(drawn.precision, 0), truth.precision, atol=1e-10)

@@ -151,6 +151,7 @@ def test_textbook_equals_the_joint_gaussian(missing: bool) -> None:
     np.testing.assert_allclose(laws.lag_one[1:], cov[at[:-1], :, at[1:]], atol=1e-10)
 
 
+@pytest.mark.long
 def test_family_equals_dynamax() -> None:
     """Its solver adds 1e-9 to every diagonal, hence the tolerance; it has no missing data."""
     from dynamax.linear_gaussian_ssm.inference import (
@@ -178,6 +179,7 @@ def test_family_equals_dynamax() -> None:
     assert_close(laws_of(case, LinearGaussianFamily(case.model)), expected, 1e-7)
 
 
+@pytest.mark.long
 def test_family_equals_cuthbert() -> None:
     """Square-root form: x_0 comes from a step with F = I and no noise out of N(m0, P0)."""
     from cuthbert import filter as run_filter

@@ -56,9 +56,9 @@ def reference(error: np.ndarray, p_value: np.ndarray) -> np.ndarray:
             bound = 6.0 * mean
             over, n = m * m - bound, min(n + 1, 5000)
             xi = np.clip(0.5 * (1.0 - first**2 / (second - first**2)), 1e-3, 0.45)
-            law = stats.genpareto(xi, scale=first * (1.0 - xi))
             news = over > 0.0 and (peak == 0.0 or over > peak + 0.5 * first)
-            often[k, t] = 1e4 * max(rate, 1 / 5000) * (law.sf(over) if news else 1.0)
+            tail = stats.genpareto.sf(over, xi, scale=first * (1.0 - xi)) if news else 1.0
+            often[k, t] = 1e4 * max(rate, 1 / 5000) * tail
             begins, quiet = over > 0.0 and peak == 0.0, 0 if over > 0.0 else quiet + 1
             rate += (begins - rate) / n
             mean += (min(m * m, 2.0 * bound) - mean) / n

@@ -107,6 +107,7 @@ def test_windowed_statistics_are_the_forward_ones_and_those_of_a_functional() ->
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.long
 def test_natural_steps_carry_statistics_as_tangents() -> None:
     """Nearly exact where its kernel is: independent coordinates, 50 particles (measured: .5 %)."""
     case = diagonal_case(40)
@@ -146,6 +147,7 @@ def test_moving_parameters_are_those_of_plain_numpy() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
+@pytest.mark.long
 def test_full_passes_are_the_em_of_dynamax() -> None:
     """Three rounds, each with one M-step at its end; the likelihood grows as it must."""
     from dynamax.linear_gaussian_ssm import LinearGaussianSSM

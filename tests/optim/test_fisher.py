@@ -1,6 +1,7 @@
 """Fisher steps: as good as maximum likelihood, in any units, whatever the stream does."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -25,12 +26,19 @@ def increment(theta: PyTree, row: Array) -> Array:
     return jax.scipy.stats.norm.logpdf(row[2], mean, jnp.exp(theta["log_noise"]))
 
 
-def regression(key: Array, rows: int) -> Array:
+def regression(seed: int, rows: int = 4000) -> np.ndarray:
     """A stream under TRUTH."""
-    k1, k2 = jax.random.split(key)
-    x = jax.random.normal(k1, (rows, 2)) @ MIX.T
-    y = x @ TRUTH["slope"] + jnp.exp(TRUTH["log_noise"]) * jax.random.normal(k2, (rows,))
-    return jnp.concatenate([x, y[:, None]], 1)
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2)) @ np.asarray(MIX).T
+    y = x @ np.asarray(TRUTH["slope"]) + 0.5 * rng.normal(size=rows)
+    return np.concatenate([x, y[:, None]], 1)
+
+
+@cache
+def usual() -> tuple[np.ndarray, PyTree, Any]:
+    """Rows, and what `fisher` as it is makes of them: one program for all that compare with it."""
+    rows = regression(3)
+    return rows, *jax.jit(lambda r: run(fisher(), START, r))(rows)
 
 
 def run(
@@ -55,43 +63,45 @@ def run(
     return path, state
 
 
-def test_averages_have_the_variance_of_maximum_likelihood() -> None:
+@pytest.mark.parametrize(
+    ("power", "factor"), [(0.0, 1.0), pytest.param(1.0, 4.0 / 3.0, marks=pytest.mark.long)]
+)
+def test_averages_have_the_variance_of_maximum_likelihood(power: float, factor: float) -> None:
     """Mean of t d' I d over 100 streams: 3, here 3 / .8, for the first fifth is not averaged.
 
     With weights that grow like t^p, (p + 1)^2 / (2 p + 1) times as much (0: 1, 1: 4 / 3).
     """
-    streams = jax.vmap(lambda k: regression(k, ROWS))(jax.random.split(jax.random.key(0), SEEDS))
-    noise = jnp.exp(TRUTH["log_noise"])
-    information = jnp.zeros((3, 3)).at[:2, :2].set(MIX @ MIX.T / noise**2).at[2, 2].set(2.0)
+    streams = regression(0, SEEDS * ROWS).reshape(SEEDS, ROWS, 3)
+    information = np.zeros((3, 3))
+    information[:2, :2], information[2, 2] = np.asarray(MIX @ MIX.T) / 0.25, 2.0
 
-    def excess(rows, power):
+    def excess(rows):
         average = run(fisher(), START, rows, power=power)[1].average
         d = jnp.concatenate([average["slope"] - TRUTH["slope"], jnp.ravel(average["log_noise"])])
         d = d.at[2].add(-TRUTH["log_noise"])
         return ROWS * jnp.dot(d, information @ d)
 
-    for power, factor in ((0.0, 1.0), (1.0, 4.0 / 3.0)):
-        got = np.asarray(jax.jit(jax.vmap(lambda r, p=power: excess(r, p)))(streams))
-        bound = 3.0 * factor / 0.8
-        assert got.mean() <= bound + 3.0 * got.std() / np.sqrt(SEEDS)
-        assert got.mean() >= 0.5 * bound  # the comparison itself is sound
-    best = np.asarray(jax.vmap(lambda r: maximum_likelihood(r, information))(streams))
+    got = np.asarray(jax.jit(jax.vmap(excess))(streams))
+    bound = 3.0 * factor / 0.8
+    assert got.mean() <= bound + 3.0 * got.std() / np.sqrt(SEEDS)
+    assert got.mean() >= 0.5 * bound  # the comparison itself is sound
+    best = np.array([maximum_likelihood(rows, information) for rows in streams])
     assert abs(best.mean() - 3.0) <= 3.0 * best.std() / np.sqrt(SEEDS)
 
 
-def maximum_likelihood(rows: Array, information: Array) -> Array:
+def maximum_likelihood(rows: np.ndarray, information: np.ndarray) -> float:
     """t d' I d of the batch estimate."""
     x, y = rows[:, :2], rows[:, 2]
-    slope = jnp.linalg.solve(x.T @ x, x.T @ y)
-    log_noise = 0.5 * jnp.log(jnp.mean((y - x @ slope) ** 2))
-    d = jnp.append(slope - TRUTH["slope"], log_noise - TRUTH["log_noise"])
-    return len(rows) * jnp.dot(d, information @ d)
+    slope = np.linalg.solve(x.T @ x, x.T @ y)
+    log_noise = 0.5 * np.log(np.mean((y - x @ slope) ** 2))
+    d = np.append(slope - np.array([1.0, -2.0]), log_noise - np.log(0.5))
+    return len(rows) * d @ information @ d
 
 
 def test_a_start_far_off_in_noise_and_slope_is_left_behind() -> None:
     """Where squared means drown the information: noise a hundredth, slopes ten off."""
     start = {"slope": jnp.array([10.0, -10.0]), "log_noise": jnp.asarray(-5.0)}
-    rows = regression(jax.random.key(1), 6000)
+    rows = regression(1, 6000)
     path, state = jax.jit(lambda r: run(fisher(), start, r, power=1.0))(rows)
     assert abs(float(path["log_noise"][0]) + 5.0) == 0.0
     for name, value in TRUTH.items():
@@ -102,24 +112,26 @@ def test_units_of_the_parameters_do_not_matter() -> None:
     """Units alone do nothing without a prior; turned axes, less than a third of a standard error.
 
     What is left of the latter comes from the shrinkage to a diagonal in the first rows; from a
-    start far off it would be more, since the way to the optimum then takes longer or shorter.
+    start far off it would be more, since the way to the optimum then takes longer or shorter. The
+    median of ten streams: without a prior, one in forty was seen to run away on turned axes.
     """
-    rows = regression(jax.random.key(2), 4000)
+    streams = regression(2, 10 * 4000).reshape(10, 4000, 3)
 
-    def slope(turn: Array) -> Array:
+    def slope(turn: Array, rows: Array) -> Array:
         def turned(theta, row):
             return increment({**theta, "slope": turn @ theta["slope"]}, row)
 
         near = jnp.linalg.solve(turn, TRUTH["slope"] + 0.1)
         start = {"slope": near, "log_noise": TRUTH["log_noise"]}
-        end = jax.jit(lambda r: run(fisher(scale=1e6), start, r, turned)[1].average)(rows)
-        return turn @ end["slope"]
+        return turn @ run(fisher(scale=1e6), start, rows, turned)[1].average["slope"]
 
-    plain = slope(jnp.eye(2))
-    np.testing.assert_allclose(slope(jnp.diag(jnp.array([8.0, 0.1]))), plain, rtol=1e-6)
-    apart = slope(jnp.array([[2.0, 1.0], [0.0, 0.5]])) - plain
-    information = len(rows) * MIX @ MIX.T / jnp.exp(2.0 * TRUTH["log_noise"])
-    assert float(jnp.dot(apart, information @ apart)) < 2.0 / 9.0
+    turns = np.array([np.eye(2), np.diag([8.0, 0.1]), [[2.0, 1.0], [0.0, 0.5]]])
+    all_slopes = jax.jit(jax.vmap(jax.vmap(slope, (None, 0)), (0, None)))
+    plain, units, axes = np.asarray(all_slopes(turns, streams))
+    np.testing.assert_allclose(units, plain, rtol=1e-6)
+    information = 4000 * np.asarray(MIX @ MIX.T) / 0.25
+    apart = np.einsum("ni,ij,nj->n", axes - plain, information, axes - plain)
+    assert np.median(apart) < 2.0 / 9.0
 
 
 def test_the_prior_holds_what_the_first_rows_do_not_tell() -> None:
@@ -129,32 +141,29 @@ def test_the_prior_holds_what_the_first_rows_do_not_tell() -> None:
         mean = theta["level"] + jnp.tanh(theta["slope"]) * (pair[0] - theta["level"])
         return jax.scipy.stats.norm.logpdf(pair[1], mean, jnp.exp(theta["log_noise"]))
 
-    def stream(key):
-        k1, k2 = jax.random.split(key)
-        first = 0.5 + 0.75 * jax.random.normal(k1)
-        noise = 0.15 * jax.random.normal(k2, (600,))
-        ys = jax.lax.scan(lambda y, e: ((v := 0.01 + 0.98 * y + e), v), first, noise)[1]
-        return jnp.stack([ys[:-1], ys[1:]], 1)
-
+    rng, ys = np.random.default_rng(9), np.zeros((40, 601))
+    ys[:, 0] = 0.5 + 0.75 * rng.normal(size=40)
+    for t, noise in enumerate(rng.normal(size=(600, 40)), 1):
+        ys[:, t] = 0.01 + 0.98 * ys[:, t - 1] + 0.15 * noise
+    streams = np.stack([ys[:, :-1], ys[:, 1:]], 2)
     start = {"level": jnp.zeros(()), "slope": jnp.asarray(1.5), "log_noise": jnp.asarray(-1.0)}
-    streams = jax.vmap(stream)(jax.random.split(jax.random.key(9), 40))
     worst = [
         jax.jit(
             jax.vmap(lambda r, s=scale: jnp.abs(run(fisher(scale=s), start, r, value)[0]["level"]))
-        )(streams).max(1)
+        )(streams)
         for scale in (1.0, 1e3)
     ]
-    assert float(jnp.mean(worst[0])) < 0.5 * float(jnp.mean(worst[1]))
+    with_it, without = (np.asarray(v).max(1).mean() for v in worst)
+    assert with_it < 0.5 * without
 
 
 def test_blocks_agree_with_the_whole_where_the_information_has_blocks() -> None:
     """Slope and noise are orthogonal; so are leaves with their own J."""
-    rows = regression(jax.random.key(3), 4000)
-    whole, _ = jax.jit(lambda r: run(fisher(), START, r))(rows)
+    rows, whole, _ = usual()
     blocks, state = jax.jit(lambda r: run(fisher(largest=2), START, r))(rows)
     memory: FisherState = state.memory
     assert [b.information.shape for b in memory.blocks] == [(1, 1, 1), (1, 2, 2)]
-    apart = np.asarray(whole["slope"] - blocks["slope"])[-1000:]
+    apart = (np.asarray(whole["slope"]) - np.asarray(blocks["slope"]))[-1000:]
     wander = np.asarray(whole["slope"])[-1000:] - np.asarray(TRUTH["slope"])
     assert np.abs(apart).max() < 0.2 * np.abs(wander).max()
 
@@ -171,7 +180,7 @@ def test_leaves_larger_than_a_block_are_split_along_leading_axes() -> None:
 
 def test_a_factor_from_earlier_rows_serves_as_well() -> None:
     """refresh = 1 and 25 end at the same place."""
-    rows = regression(jax.random.key(4), 4000)
+    rows = regression(4)
     ends = [jax.jit(lambda r, k=k: run(fisher(refresh=k), START, r))(rows)[1] for k in (1, 25)]
     for name in TRUTH:
         np.testing.assert_allclose(ends[0].average[name], ends[1].average[name], atol=2e-3)
@@ -179,19 +188,18 @@ def test_a_factor_from_earlier_rows_serves_as_well() -> None:
 
 def test_outliers_and_rows_without_news_do_no_harm() -> None:
     """A gradient of 1e6 moves nothing much; zeros, NaN and unseen rows change no bit."""
-    rows = regression(jax.random.key(5), 1500)
-    path, ascent = jax.jit(lambda r: run(fisher(), START, r))(rows)
-    theta, state = jax.tree.map(lambda v: v[-1], path), ascent.memory
+    _, path, ascent = usual()
+    theta, state = jax.tree.map(lambda v: np.asarray(v)[-1], path), ascent.memory
     update: Any = jax.jit(fisher().update)
-    blow = jax.tree.map(lambda v: jnp.full_like(v, 1e6), theta)
+    blow = jax.tree.map(lambda v: np.full_like(v, 1e6), theta)
     step, after = update(blow, state, theta, seen=jnp.asarray(True))
-    assert max(float(jnp.abs(v).max()) for v in jax.tree.leaves(step)) < 0.1
-    before, now = (jnp.diagonal(s.blocks[0].information[0]) for s in (state, after))
-    assert float(jnp.max(now / before)) < 5.0
+    assert max(np.abs(v).max() for v in jax.tree.leaves(step)) < 0.1
+    before, now = (np.diagonal(s.blocks[0].information[0]) for s in (state, after))
+    assert np.max(now / before) < 5.0
     for gradient, seen in ((0.0, True), (jnp.nan, True), (jnp.inf, True), (1.0, False)):
-        same = jax.tree.map(lambda v, g=gradient: jnp.full_like(v, g), theta)
+        same = jax.tree.map(lambda v, g=gradient: np.full_like(v, g), theta)
         step, kept = update(same, state, theta, seen=jnp.asarray(seen))
-        assert all(float(jnp.abs(v).max()) == 0.0 for v in jax.tree.leaves(step))
+        assert all(np.abs(v).max() == 0.0 for v in jax.tree.leaves(step))
         for a, b in zip(jax.tree.leaves(kept), jax.tree.leaves(state), strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -207,7 +215,7 @@ def test_frozen_leaves_are_held_fixed_not_fitted() -> None:
         return increment({**theta, "slope": jnp.stack([theta["a"], theta["b"]])}, row)
 
     ascent = Ascent(fisher(), averaging=Averaging(500, 1.0))
-    rows = regression(jax.random.key(6), 4000)
+    rows = regression(6)
 
     def step(carry, now):
         state, theta = carry
@@ -225,10 +233,9 @@ def test_frozen_leaves_are_held_fixed_not_fitted() -> None:
 
 def test_single_precision_serves() -> None:
     """float32 parameters keep their type and end where float64 does."""
-    rows = regression(jax.random.key(7), 3000)
+    rows, long, _ = usual()
     single = jax.tree.map(lambda v: v.astype(jnp.float32), START)
-    short, state = jax.jit(lambda r: run(fisher(), single, r))(rows.astype(jnp.float32))
-    long, _ = jax.jit(lambda r: run(fisher(), START, r))(rows)
+    short, state = jax.jit(lambda r: run(fisher(), single, r))(rows.astype(np.float32))
     assert all(v.dtype == jnp.float32 for v in jax.tree.leaves(short))
     floats = [v for v in jax.tree.leaves(state.memory.blocks) if v.dtype != jnp.int_]
     assert all(v.dtype == jnp.float32 for v in floats)
@@ -237,13 +244,13 @@ def test_single_precision_serves() -> None:
 
 def test_a_floor_follows_what_moves() -> None:
     """After a slope has changed by one standard deviation of the noise: within 1000 rows."""
-    rows = regression(jax.random.key(8), 8000)
-    rows = rows.at[6000:, 2].add(0.5 * rows[6000:, 0])
+    rows = regression(8, 8000)
+    rows[6000:, 2] += 0.5 * rows[6000:, 0]
     ends = [
-        jax.jit(lambda r, f=floor: run(fisher(floor=f), START, r))(rows)[0]["slope"][7000]
+        jax.jit(lambda r, f=floor: run(fisher(floor=f), START, r))(rows)[0]["slope"]
         for floor in (0.005, 0.0)
     ]
-    off = [float(jnp.abs(v - TRUTH["slope"] - jnp.array([0.5, 0.0])).max()) for v in ends]
+    off = [np.abs(np.asarray(v)[7000] - np.array([1.5, -2.0])).max() for v in ends]
     assert off[0] < 0.2
     assert off[0] < off[1]
 

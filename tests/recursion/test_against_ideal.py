@@ -25,7 +25,8 @@ F, G = np.array([[0.8, 0.2], [-0.1, 0.7]]), np.array([[1.0, 0.4], [-0.3, 0.6]])
 M0, S0 = np.array([0.3, -0.2]), np.array([0.9, 0.7])
 YS = np.random.default_rng(0).normal(size=(LENGTH, 1))
 RUNS = {8: 2048, 64: 256, 512: 32}
-"""Of so many particles; 64 for `make test`, the others for what a number of them has to show."""
+"""Of so many particles; what `make test` says of the gradient it says exactly, in
+test_calibrated.py, and with these weights in test_golden.py."""
 
 
 def misspecified() -> tuple[LinearGaussian, LinearGaussianFamily]:
@@ -99,6 +100,7 @@ def test_error_shrinks_like_the_root_of_n() -> None:
     assert -0.8 < slope < -0.3, (slope, rmse)
 
 
+@pytest.mark.long
 def test_gradient_of_many_particles_is_the_ideal_one() -> None:
     """As many runs as particles: the bias, 1/N, is of the size of the error, (N runs)^-1/2."""
     mean, se = estimates(64, "windowed").first(64).mean_error()
@@ -115,6 +117,7 @@ def test_bias_is_that_of_self_normalisation() -> None:
     assert np.all(np.abs(extrapolated) <= 5.0 * se + 1e-12), extrapolated / se
 
 
+@pytest.mark.long
 def test_elbo_of_many_particles_is_the_ideal_one() -> None:
     elbo = estimates(64, "windowed").first(64).elbo
     se = elbo.std(ddof=1) / np.sqrt(len(elbo))

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rmcvi import RMCVI, AdditiveFunctional, Inputs, Trainable
 from rmcvi.families import LinearGaussianFamily
@@ -67,10 +68,11 @@ def z_scores(runs: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.where(np.abs(gap) < 1e-12, 0.0, gap / np.maximum(se, 1e-300))
 
 
+@pytest.mark.long
 def test_functional_is_the_smoothed_expectation() -> None:
     """256 particles in 16 runs: the bias, 1/N, is below the standard error, (N runs)^-1/2.
 
-    With forgetting; without it, test_calibrated.py compares to 1e-6.
+    Calibrated weights are compared to 1e-6, in test_calibrated.py.
     """
     forget = 0.7
     ys = np.random.default_rng(0).normal(size=(LENGTH, 1))
@@ -122,6 +124,7 @@ def particle_values(ys: np.ndarray, num: int, runs: int) -> dict[str, np.ndarray
     return {"ON2": values[:, 0], "paris": values[:, 1]}
 
 
+@pytest.mark.long
 def test_functional_agrees_with_particles() -> None:
     ys = np.random.default_rng(1).normal(size=(LENGTH, 1))
     line = LinearGaussian(np.array([[0.8]]), np.array([[1.0]]), 0.5, 0.5, 0.3, 0.9)

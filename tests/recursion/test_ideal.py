@@ -99,6 +99,7 @@ def test_gradients_equal_finite_differences() -> None:
         np.testing.assert_allclose(np.vdot(slope, direction), difference, atol=1e-7)
 
 
+@pytest.mark.long
 def test_tied_family_is_a_constant_in_the_gradient() -> None:
     (model, _), ys = make_model(), jnp.asarray(make_stream())
     tied = value_and_grads(model, LinearGaussianFamily(), ys)

@@ -21,8 +21,9 @@ MODEL = rmcvi.models.LinearGaussian(
 
 
 def stream(length: int) -> Array:
-    _, ys = rmcvi.simulate(MODEL, jax.random.key(0), length)
-    return ys.at[3].set(jnp.nan).at[5:7, 1].set(jnp.nan)
+    ys = np.array(rmcvi.simulate(MODEL, jax.random.key(0), length)[1])
+    ys[3], ys[5:7, 1] = np.nan, np.nan
+    return jnp.asarray(ys)
 
 
 def fixed(
@@ -50,7 +51,14 @@ def follow(recursion: Any, model: Any, ys: Array, trainable: Any = None) -> Any:
     return jax.lax.scan(step, recursion.init(model, FAMILY, trainable), rows)[1]
 
 
-@pytest.mark.parametrize(("particles", "corrected"), [(2, True), (20, True), (20, False)])
+@pytest.mark.parametrize(
+    ("particles", "corrected"),
+    [
+        pytest.param(2, True, marks=pytest.mark.long),
+        (20, True),
+        pytest.param(20, False, marks=pytest.mark.long),
+    ],
+)
 def test_it_is_the_kalman_filter_and_its_score(particles: int, corrected: bool) -> None:
     """Weights calibrated by all products leave no error where all is linear and Gaussian.
 
@@ -67,10 +75,17 @@ def test_it_is_the_kalman_filter_and_its_score(particles: int, corrected: bool) 
         return
     for told, truth in zip(jax.tree.leaves(grads), jax.tree.leaves(score(MODEL, ys)), strict=True):
         np.testing.assert_allclose(told.sum(0), truth, rtol=1e-6, atol=1e-6)
-    assert jnp.all(info.calibrated[1:] == 1.0)
+    np.testing.assert_array_equal(info.calibrated[1:], 1.0)
 
 
-@pytest.mark.parametrize(("particles", "share"), [(12, 0.8), (8, 0.4), (4, 0.0)])
+@pytest.mark.parametrize(
+    ("particles", "share"),
+    [
+        (8, 0.4),
+        pytest.param(12, 0.8, marks=pytest.mark.long),
+        pytest.param(4, 0.0, marks=pytest.mark.long),
+    ],
+)
 def test_few_particles_reproduce_fewer_moments(particles: int, share: float) -> None:
     """Of five (20 particles, above), the four without the product, the two means, none."""
     nothing = rmcvi.Trainable(model=False, family=False)
@@ -84,26 +99,28 @@ def test_smoothing_a_sequence() -> None:
     start = eqx.filter_jit(learner.init)(jax.random.key(0))
     told = learner.smooth_sequence(start, ys, num=4000)
     exact = kalman_smoother(MODEL, ys)
-    std = jnp.sqrt(jnp.diagonal(exact.covariance, axis1=1, axis2=2))
-    assert float(jnp.max(jnp.abs(told.mean - exact.mean) / std)) < 5 / 4000**0.5
+    std = np.sqrt(np.diagonal(exact.covariance, axis1=1, axis2=2))
+    assert np.max(np.abs(np.asarray(told.mean - exact.mean)) / std) < 5 / 4000**0.5
     np.testing.assert_allclose(told.std, std, rtol=5 / (2 * 4000) ** 0.5)
 
 
+@pytest.mark.long
 def test_it_survives() -> None:
     """With two particles: after outliers, gaps and a stuck sensor, as if nothing had been."""
-    truth = rmcvi.models.ChaoticRNN(dim=3)
-    _, ys = rmcvi.simulate(truth, jax.random.key(1), 300)
-    bad = ys.at[100].set(1e6).at[120].set(-jnp.inf).at[140:160].set(jnp.nan).at[200:230, 0].set(5.0)
-    laws, grads, info = follow(rmcvi.NaturalRMCVI(2), truth, bad)
-    clean, _, _ = follow(rmcvi.NaturalRMCVI(2), truth, ys)
+    truth, recursion = rmcvi.models.ChaoticRNN(dim=3), rmcvi.NaturalRMCVI(2)
+    ys = np.array(rmcvi.simulate(truth, jax.random.key(1), 300)[1])
+    bad = ys.copy()
+    bad[100], bad[120], bad[140:160], bad[200:230, 0] = 1e6, -np.inf, np.nan, 5.0
+    laws, grads, info = follow(recursion, truth, jnp.asarray(bad))
+    clean, _, _ = follow(recursion, truth, jnp.asarray(ys))
     np.testing.assert_allclose(laws.mean[280:], clean.mean[280:], atol=0.05)
-    assert bool(jnp.all(jnp.isfinite(info.elbo)))
-    assert all(bool(jnp.all(jnp.isfinite(g))) for g in jax.tree.leaves(grads))
+    assert np.all(np.isfinite(info.elbo))
+    assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(grads))
 
 
 def test_samples_are_matched() -> None:
-    for num in (2, 5, 20):
-        noise = matched_normal(jax.random.key(0), num, 3)
+    for num in (2, 5):
+        noise = np.asarray(jax.jit(lambda n=num: matched_normal(jax.random.key(0), n, 3))())
         np.testing.assert_allclose(noise.mean(0), 0.0, atol=1e-12)
         np.testing.assert_allclose((noise**2).mean(0), 1.0, rtol=1e-12)
 

@@ -1,17 +1,17 @@
-"""The windowed gradient is the forward gradient read backwards."""
+"""The windowed gradient is the forward gradient read backwards, whatever is held in blocks."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
 import rmcvi
 from rmcvi import models
-from tests.recursion._runs import FAMILIES, linear_family, linear_model, run, stream
+from rmcvi.recursion import blocks
+from tests.recursion._runs import FAMILIES, follow, linear_family, linear_model, run, stream
 
 T = 6
 SETTINGS: dict[str, Any] = dict(num_particles=4, window=T, bptt=2, negligible=0.0)
@@ -21,14 +21,20 @@ SETTINGS: dict[str, Any] = dict(num_particles=4, window=T, bptt=2, negligible=0.
 OPTIONS: dict[str, Any] = {
     "kalman": dict(backward=rmcvi.CalibratedWeights()),
     "tied": dict(entropy="empirical"),
-    "recurrent-full": dict(control="none", backward=rmcvi.SampledIndices(3)),
+    "recurrent-full": dict(
+        control="none", entropy="sampled", bptt=1, backward=rmcvi.SampledIndices(3)
+    ),
     "innovation": {},
-    "extended-full": dict(entropy="sampled", bptt=1, backward=rmcvi.AcceptReject(2, max_tries=3)),
+    "extended-full": dict(backward=rmcvi.AcceptReject(2, max_tries=3)),
 }
 """Every family and every choice of weights, entropy and control variate, once."""
+QUICK = ("tied", "innovation")
+"""Full and diagonal laws; drawn indices and calibrated weights have golden and exact gradients."""
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in FAMILIES]
+)
 def test_windowed_is_forward_when_the_window_covers_the_stream(name: str) -> None:
     """Increments for phi and theta agree to 1e-10, whatever the family and the options."""
     model = linear_model()
@@ -52,6 +58,12 @@ def test_reuse_sums_the_increments_of_the_window() -> None:
 
 
 @eqx.filter_jit
+def start(recursion: Any, model: Any, family: Any) -> Any:
+    """The first state."""
+    return recursion.init(model, family)
+
+
+@eqx.filter_jit
 def one_step(recursion: Any, state: Any, model: Any, family: Any, y: Any, t: Any) -> Any:
     """State, flat gradient and info."""
     key = jax.random.fold_in(jax.random.key(0), t)
@@ -62,7 +74,7 @@ def one_step(recursion: Any, state: Any, model: Any, family: Any, y: Any, t: Any
 def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
     """Values agree at once; gradients once the new window is full."""
     model, short, long = linear_model(), 3, 5
-    family, ys = linear_family("innovation"), stream(model, 10)
+    family, ys = linear_family("innovation"), np.asarray(stream(model, 10))
 
     def steps(recursion, state, times):
         """One program for each window, whatever the times."""
@@ -74,10 +86,10 @@ def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
         return state, grads, infos
 
     reference = rmcvi.RMCVI(4, window=long, bptt=2)
-    _, exact, told = steps(reference, reference.init(model, family), range(10))
+    _, exact, told = steps(reference, start(reference, model, family), range(10))
     recursion = rmcvi.RMCVI(4, window=short, bptt=2)
-    first, before, _ = steps(recursion, recursion.init(model, family), range(4))
-    recursion, state = recursion.lengthen(first, long)
+    first, before, _ = steps(recursion, start(recursion, model, family), range(4))
+    recursion, state = eqx.filter_jit(recursion.lengthen)(first, long)
     state, grads, infos = steps(recursion, state, range(4, 10))
     np.testing.assert_allclose([i.elbo for i in infos], [i.elbo for i in told[4:]], rtol=1e-12)
     np.testing.assert_allclose(grads[-1], exact[-1], rtol=1e-9, atol=1e-12)
@@ -139,26 +151,78 @@ class Plain(models.AbstractModel):
 
 
 def test_truncation_error_is_what_the_mass_says() -> None:
-    """A short window misses little, and `mass_beyond` shrinks with the window's length."""
+    """A short window misses much, what is negligible is little, and the mass tells both."""
     model = linear_model()
     family, ys = linear_family("tied"), stream(model, 24)
-    beyond, error = [], []
-    _, exact, _ = run(rmcvi.RMCVI(30, window=24, bptt=2, negligible=0.0), model, family, ys)
-    for window in (3, 12):
-        _, grads, infos = run(
-            rmcvi.RMCVI(30, window=window, bptt=2, negligible=0.0), model, family, ys
-        )
-        beyond.append(float(jnp.mean(infos.mass_beyond[12:])))
-        error.append(float(jnp.linalg.norm((grads - exact)[12:]) / jnp.linalg.norm(exact[12:])))
-    assert beyond[0] > 100 * beyond[1]
-    assert error[0] > 9 * error[1]
-    assert error[1] < 1e-3
-    contraction = jax.tree.map(lambda v: float(jnp.mean(v[12:])), infos.contraction)
-    assert 0.05 < contraction < 0.8
-    # What is negligible is left out, and no more.
-    cut = rmcvi.RMCVI(30, window=24, bptt=2, negligible=1e-3)
-    _, grads, infos = run(cut, model, family, ys)
-    assert float(jnp.max(infos.mass_beyond[12:])) <= 1e-3
-    assert bool(jnp.all(infos.mass[12:, -1] == 0.0))
-    missed = float(jnp.linalg.norm(grads - exact) / jnp.linalg.norm(exact))
-    assert 0.0 < missed < 1e-3
+
+    def late(window: int, negligible: float) -> tuple[np.ndarray, Any]:
+        recursion = rmcvi.RMCVI(30, window=window, bptt=2, negligible=negligible)
+        _, grads, infos = run(recursion, model, family, ys)
+        return np.asarray(grads)[12:], jax.tree.map(lambda v: np.asarray(v)[12:], infos)
+
+    exact, whole = late(24, 0.0)
+    mass = whole.mass.mean(0)
+    assert mass[3] > 100 * mass[12] > 0.0
+    assert 0.05 < whole.contraction.mean() < 0.8
+    short, few = late(3, 0.0)
+    cut, some = late(24, 1e-3)
+    error = [np.linalg.norm(v - exact) / np.linalg.norm(exact) for v in (short, cut)]
+    assert few.mass_beyond.mean() > 10 * some.mass_beyond.max() and some.mass_beyond.max() <= 1e-3
+    assert error[0] > 9 * error[1] and 0.0 < error[1] < 1e-3
+    assert np.all(some.mass[:, -1] == 0.0)
+
+
+def test_blocks_of_rows_change_nothing() -> None:
+    """Values, gradients and masses agree, with a missing row; entropy's other form is long."""
+    rows_in_blocks(linear_model(), "closed")
+
+
+@pytest.mark.long
+def test_blocks_of_rows_change_nothing_without_moments() -> None:
+    """Pairs that are not known to be Gaussian, and the empirical entropy."""
+    rows_in_blocks(Plain(linear_model()), "empirical")
+
+
+def rows_in_blocks(model: Any, entropy: str) -> None:
+    """Weights two rows at a time, against all of them."""
+    family, ys = linear_family("innovation"), stream(model, T)
+    settings: dict[str, Any] = SETTINGS | dict(entropy=entropy)
+    _, dense, told = run(rmcvi.RMCVI(**settings), model, family, ys)
+    blocked = rmcvi.RMCVI(**settings, backward=rmcvi.FullWeights(block=2))
+    state, grads, infos = run(blocked, model, family, ys)
+    np.testing.assert_allclose(grads, dense, rtol=1e-9, atol=1e-10)
+    for name in ("elbo", "ess", "mass", "mass_beyond"):
+        np.testing.assert_allclose(getattr(infos, name), getattr(told, name), rtol=1e-9, atol=1e-12)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(state.memory)]
+    assert not any(shape[-2:] == (4, 4) for shape in shapes)
+
+
+@pytest.mark.parametrize("points", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_blocks_of_particles_change_nothing(points: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a slot (2 of 4 particles) and several slots per block give the one gradient."""
+    model = linear_model()
+    family, ys = linear_family("innovation"), stream(model, T)
+    recursion = rmcvi.RMCVI(**SETTINGS)
+    _, whole, _ = run(recursion, model, family, ys)
+    monkeypatch.setattr(blocks, "POINTS", points)
+    assert blocks.block_shape(T, 4) == ((1, 2) if points == 2 else (2, 1))
+    # another function, so that it is traced again, with the new number
+    _, cut, _ = eqx.filter_jit(lambda ys: follow(recursion, model, family, ys))(ys)
+    np.testing.assert_allclose(cut, whole, rtol=1e-10, atol=1e-10)
+
+
+def test_blocks_of_particles_are_about_equal() -> None:
+    """Never more than asked for, unless a number of particles has no divisor of that size."""
+    assert blocks.block_shape(16, 20) == (16, 1)
+    assert blocks.block_shape(16, 100) == (4, 1)
+    assert blocks.block_shape(16, 500) == (1, 1)
+    assert blocks.block_shape(16, 2000) == (1, 4)
+    assert blocks.block_shape(16, 2003) == (1, 1)
+
+
+def test_blocks_that_do_not_fit_are_refused() -> None:
+    """At construction, in words."""
+    with pytest.raises(ValueError, match="expected a divisor of num_particles = 10"):
+        rmcvi.RMCVI(10, backward=rmcvi.FullWeights(block=3))
+    with pytest.raises(ValueError, match="gradient='forward'"):
+        rmcvi.RMCVI(10, gradient="forward", backward=rmcvi.FullWeights(block=5))

@@ -14,7 +14,7 @@ from rmcvi.contract import Diagnostics
 from rmcvi.learners import CAPACITY, Alarm, Estimates
 from rmcvi.learners.episodes import Episodes, Verdicts
 from rmcvi.learners.values import table
-from tests.learners._resumed import small_learner
+from tests.learners._resumed import QUIET, small_learner
 from tests.learners.test_cost import TRACED, Counting
 from tests.learners.test_soundness import Fragile
 
@@ -60,7 +60,7 @@ def make(name: str) -> rmcvi.Live:
     """Learners that take every way a row can go."""
     learners = {
         "persistence": lambda: Persistence(2),
-        "rmcvi": lambda: small_learner(draws=20),
+        "rmcvi": lambda: small_learner(draws=20, **QUIET),
         "seasonal": lambda: rmcvi.SeasonalLearner(2, period=6, long_period=None),
         "fragile": lambda: Fragile(poison=1e25, limit=30.0, dim_obs=2, dim_input=0),
         "widening": lambda: Widening(inner=Persistence(2), dim_obs=2, dim_input=0),

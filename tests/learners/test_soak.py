@@ -48,7 +48,7 @@ def _run(length: int) -> None:
 
 def test_a_few_thousand_rows() -> None:
     """Every stream and every fault once."""
-    _run(4500)
+    _run(3300)
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from rmcvi.baselines import Persistence
 from rmcvi.contract import Prediction
 from rmcvi.learners.monitors import Values
 from rmcvi.learners.soundness import Soundness
-from tests.learners._resumed import small_learner
+from tests.learners._resumed import QUIET, small_learner
 
 
 class Told(eqx.Module):
@@ -110,7 +110,8 @@ def test_what_was_unsound_survives_a_checkpoint(tmp_path: Path) -> None:
 
 def test_absurd_rows_do_not_ruin_rmcvi() -> None:
     """In its own units, without a standardiser: whatever comes, predictions stay numbers."""
-    live = rmcvi.Live(["co", "nox"], learner=small_learner(draws=20), seed=3, standardiser=False)
+    learner = small_learner(draws=20, **QUIET)
+    live = rmcvi.Live(["co", "nox"], learner=learner, seed=3, standardiser=False)
     ys = np.random.default_rng(0).standard_normal((60, 2))
     ys[20] = 3e38, -1e300
     ys[25:28] = 1e30

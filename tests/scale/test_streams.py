@@ -71,7 +71,7 @@ def test_neighbours_and_cuts_do_not_matter(streams: Any, one_by_one: Any) -> Non
     expected, whole = one_by_one
     rng = np.random.default_rng(1)
     order = rng.permutation([key for key, n in ROWS.items() for _ in range(n)]).tolist()
-    cuts = sorted(rng.choice(np.arange(1, len(order)), 8, replace=False).tolist())
+    cuts = sorted(rng.choice(np.arange(1, len(order)), 12, replace=False).tolist())
     found, fleet = told(streams, order, cuts)
     for key in ROWS:
         np.testing.assert_array_equal(found[key], expected[key])

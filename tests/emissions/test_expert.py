@@ -77,7 +77,7 @@ def _bootstrap(kind: str, ys: np.ndarray, seed: int) -> np.ndarray:
 def test_probabilities_are_those_of_a_particle_filter(kind):
     truth, ys = _stream(kind)
     expert, known = Expert(truth), [jnp.asarray(v) for v in CASES[kind][2:]]
-    state = eqx.filter_jit(expert.init)(jax.random.key(1))
+    state = expert.init(jax.random.key(1))
     held = expert.estimator.freeze(state.learner, model=lambda m: jax.tree.leaves(m))
     state = eqx.tree_at(lambda s: s.learner, state, held)
     late = jnp.asarray(np.where(np.arange(ROWS) < FILTERED, ys, np.nan))
@@ -94,7 +94,7 @@ def test_parameters_are_learned(kind):
     """From starts that are off by a factor of five in the law and of two and a half in r."""
     _, ys = _stream(kind)
     expert, known = Expert(LatentRate(CASES[kind][1])), [jnp.asarray(v) for v in CASES[kind][2:]]
-    start = eqx.filter_jit(expert.init)(jax.random.key(1))
+    start = expert.init(jax.random.key(1))
     state, (_, low, high) = _run(expert, start, jnp.asarray(ys), *known)
     learned = {k: float(v) for k, v in expert.parameters(state).items()}
     assert 0.90 < learned["persistence"] < 0.98

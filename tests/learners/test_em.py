@@ -111,6 +111,7 @@ def test_resumed_is_uninterrupted(tmp_path: Path) -> None:
         rmcvi.load(tmp_path / "run", small_learner(**QUICK))
 
 
+@pytest.mark.long
 def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     model = NeuralGaussian(2, 3, width=4, depth=1, key=jax.random.key(0))
     learner = rmcvi.OnlineEstimator(

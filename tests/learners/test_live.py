@@ -32,7 +32,7 @@ def live(**options: Any) -> rmcvi.Live:
 
 @cache
 def _learner() -> rmcvi.OnlineEstimator:
-    return small_learner(draws=20, **QUIET)
+    return small_learner(draws=20, window=2, hidden=2, **QUIET)
 
 
 def test_it_is_the_learner_on_standardised_rows() -> None:
@@ -70,7 +70,7 @@ def test_dicts_go_in_and_come_out() -> None:
 
 def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path: Path) -> None:
     """Also after a window was lengthened; another set of columns is refused."""
-    for learner, window in ((_learner(), 3), (Widening(Persistence(2), dim_obs=2, dim_input=0), 8)):
+    for learner, window in ((_learner(), 2), (Widening(Persistence(2), 2, 0), 8)):
         shell, again = (rmcvi.Live(COLUMNS, learner=learner, seed=3) for _ in range(2))
         for row in ROWS[:12]:
             shell.learn_one(row)
@@ -92,6 +92,16 @@ def test_units_can_be_left_alone() -> None:
     means = [t.mean for t in told]
     assert np.isnan(means[0]).all() and np.isnan(told[0].log_score)
     np.testing.assert_allclose(means[1:], infos.prediction.mean[1:5], rtol=1e-9)
+
+
+def test_absurd_rows_do_not_ruin_rmcvi() -> None:
+    """In its own units, without a standardiser: whatever comes, predictions stay numbers."""
+    shell = live(standardiser=False)
+    ys = np.random.default_rng(0).standard_normal((60, 2))
+    ys[20] = 3e38, -1e300
+    ys[25:28] = 1e30
+    means = np.array([shell.learn_one(y).mean for y in ys])
+    assert np.isfinite(means[1:]).all() and np.abs(means[50:]).max() < 10.0
 
 
 def test_gaps_are_filled_and_the_state_is_told() -> None:

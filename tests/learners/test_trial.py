@@ -1,5 +1,7 @@
 """Learning that makes predictions worse is undone, and said; other learning is left alone."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,10 @@ from rmcvi.models import LinearGaussian
 
 TRUTH = LinearGaussian(jnp.array([[0.9, 0.1], [-0.1, 0.8]]), jnp.eye(2), 0.4, 0.6)
 START = LinearGaussian(0.1 * jnp.eye(2), jnp.eye(2), 1.2, 0.6)
+
+
+QUIET: dict[str, Any] = {"drift": False, "sensors": False}
+"""Nothing else watched."""
 
 
 def drifting(rate: float) -> optax.GradientTransformation:
@@ -42,7 +48,7 @@ def learned(model: LinearGaussian) -> rmcvi.Trainable:
 def test_a_healthy_learner_is_left_alone():
     """It learns, and becomes its own reference."""
     learner = rmcvi.OnlineEstimator(
-        START, LinearGaussianFamily(), KalmanRecursion(), trainable=learned(START)
+        START, LinearGaussianFamily(), KalmanRecursion(), trainable=learned(START), **QUIET
     )
     state, alarms, _ = run(learner, 8000)
     flags = int(rmcvi.Alarm.FAMILY_WORSE | rmcvi.Alarm.MODEL_WORSE)
@@ -59,6 +65,7 @@ def test_a_model_that_drifts_off_goes_back():
         KalmanRecursion(),
         drifting(6e-4),
         trainable=rmcvi.Trainable(model=rmcvi.only(TRUTH, lambda m: m.raw_transition_noise)),
+        **QUIET,
     )
     state, alarms, score = run(learner, 8000)
     assert np.any(alarms & int(rmcvi.Alarm.MODEL_WORSE))
@@ -78,6 +85,7 @@ def test_a_family_that_drifts_off_goes_back():
         optax.sgd(0.0),
         drifting(2e-3),
         trainable=rmcvi.Trainable(model=False),
+        **QUIET,
     )
     state, alarms, _ = run(learner, 3000)
     flag = int(rmcvi.Alarm.FAMILY_WORSE)

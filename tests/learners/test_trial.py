@@ -76,6 +76,7 @@ def test_a_model_that_drifts_off_goes_back():
     assert score[-2000:].mean() > float(log_evidence(far, ys[-2000:])) / 2000.0 + 0.1
 
 
+@pytest.mark.long
 def test_a_family_that_drifts_off_goes_back():
     family = ExtendedKalmanFamily(TRUTH, key=jax.random.key(1), hidden=4, memory=1, diagonal=False)
     learner = rmcvi.OnlineEstimator(

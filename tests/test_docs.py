@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -76,6 +78,8 @@ RUNNABLE = [
     for page in [*sorted((ROOT / "docs").glob("*/*.md")), ROOT / "README.md"]
     if PYTHON.search(page.read_text())
 ]
+TUTORIALS = [page for page in RUNNABLE if page.parent.name == "tutorials"]
+QUICK = [page for page in RUNNABLE if page not in TUTORIALS]
 
 
 def test_there_are_tutorials_and_guides() -> None:
@@ -117,32 +121,42 @@ print("\\n" + json.dumps(raised))
 """
 
 
-@pytest.fixture(scope="module")
-def raised(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str | None]:
+@cache
+def raised(*pages: Path) -> dict[Path, str | None]:
     """What each page raised, as a reader would see it: default JAX, no hooks, warnings as errors.
 
     One process for all of them, a folder and a module for each.
     """
-    files = {page: tmp_path_factory.mktemp(page.stem) / f"{page.stem}.py" for page in RUNNABLE}
-    for page, file in files.items():
-        file.write_text(script(page))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ALL_PAGES, *map(str, files.values())],
-        env=environment | {"MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
+    with TemporaryDirectory() as folder:
+        files = {page: Path(folder) / page.stem / f"{page.stem}.py" for page in pages}
+        for page, file in files.items():
+            file.parent.mkdir()
+            file.write_text(script(page))
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", ALL_PAGES, *map(str, files.values())],
+            env=environment | {"MPLBACKEND": "Agg"},
+            capture_output=True,
+            text=True,
+            timeout=1200,
+        )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     told = json.loads(done.stdout.splitlines()[-1])
     return {page: told.get(str(file)) for page, file in files.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUNNABLE, ids=name)
-def test_python_blocks_run(page: Path, raised: dict[Path, str | None]) -> None:
-    assert raised[page] is None, f"{name(page)}\n{raised[page]}"
+@pytest.mark.parametrize("page", QUICK, ids=name)
+def test_python_blocks_run(page: Path) -> None:
+    found = raised(*QUICK)[page]
+    assert found is None, f"{name(page)}\n{found}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", TUTORIALS, ids=name)
+def test_tutorials_run(page: Path) -> None:
+    found = raised(page)[page]
+    assert found is None, f"{name(page)}\n{found}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -47,28 +47,12 @@ def call(capsys: pytest.CaptureFixture[str], *words: Any) -> Done:
     return Done(status, told.out, told.err)
 
 
-def start(
-    folder: Path,
-    *words: Any,
-    before: str = "",
-    stdin: int | None = None,
-    stdout: int | None = None,
-) -> subprocess.Popen[bytes]:
-    """The command in a process that computes as the tests do, to the bit.
-
-    `before` is shell to run in that process first.
-    """
+def start(folder: Path, *words: Any, stdout: int | None = None) -> subprocess.Popen[bytes]:
+    """The command in a process that computes as the tests do, to the bit."""
     environment = os.environ | {"JAX_ENABLE_X64": "1", "SLOWLY": "1"}
     command = [sys.executable, "-m", "rmcvi", *map(str, words)]
-    if before:
-        command = ["bash", "-c", f'{before}; exec "$@"', "bash", *command]
     return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
+        command, cwd=folder, env=environment, stdout=stdout, stderr=subprocess.PIPE
     )
 
 

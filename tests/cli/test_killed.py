@@ -2,11 +2,16 @@
 
 import io
 import json
+import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +57,29 @@ def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
     return go
 
 
-def grown(process: subprocess.Popen[bytes], path: Path, size: int) -> None:
+def grown(ended: Callable[[], Any], path: Path, size: int) -> None:
     """Wait until a file has grown, or its writer has ended."""
-    while process.poll() is None and (not path.exists() or path.stat().st_size < size):
+    while not ended() and (not path.exists() or path.stat().st_size < size):
         time.sleep(0.002)
+
+
+@contextmanager
+def signalled(path: Path, size: int, number: signal.Signals) -> Iterator[None]:
+    """Once a file has grown, this very process gets a signal, which only the run may answer."""
+    before, ended = signal.signal(number, lambda *_: None), threading.Event()
+
+    def send() -> None:
+        grown(ended.is_set, path, size)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
+        signal.signal(number, before)
 
 
 def lines_end(whole: tuple[bytes, bytes], count: int) -> int:
@@ -63,21 +87,24 @@ def lines_end(whole: tuple[bytes, bytes], count: int) -> int:
     return sum(map(len, whole[0].splitlines(keepends=True)[:count]))
 
 
-def test_killed_several_times(folder: Path, whole: tuple[bytes, bytes], resumed: Any) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_killed_at_any_moment(
+    folder: Path, whole: tuple[bytes, bytes], resumed: Any, times: int
+) -> None:
     """SIGKILL leaves no time for anything; where it strikes differs from run to run."""
-    total = len(whole[0])
-    moments = np.sort(np.random.default_rng().uniform(0.05, 0.7, 2)) * total
-    words: tuple[Any, ...] = ("learn", "stream.csv", "--out", "killed", *MODEL, *OFTEN)
+    total, name = len(whole[0]), f"killed{times}"
+    moments = np.sort(np.random.default_rng().uniform(0.05, 0.7, times)) * total
+    words: tuple[Any, ...] = ("learn", "stream.csv", "--out", name, *MODEL, *OFTEN)
     struck = []
     for moment in moments:
         with start(folder, *words) as process:
-            grown(process, folder / "killed" / "estimates.jsonl", int(moment))
+            grown(process.poll, folder / name / "estimates.jsonl", int(moment))
             process.kill()
         struck.append(process.returncode)
-        words = ("resume", "killed", "--no-report", *MODEL)
-    assert struck == [-signal.SIGKILL] * 2
-    assert len(outputs(folder / "killed")[0]) < total
-    assert resumed("killed") == whole
+        words = ("resume", name, "--no-report", *MODEL)
+    assert struck == [-signal.SIGKILL] * times
+    assert len(outputs(folder / name)[0]) < total
+    assert resumed(name) == whole
 
 
 def test_killed_before_the_first_rows_were_saved(
@@ -90,36 +117,35 @@ def test_killed_before_the_first_rows_were_saved(
 
 
 def test_terminated_while_waiting_for_rows(
-    folder: Path, whole: tuple[bytes, bytes], resumed: Any
+    folder: Path, whole: tuple[bytes, bytes], resumed: Any, capsys: Any
 ) -> None:
     """SIGTERM: the row is finished, the run saved; the status is 143."""
     lines = (folder / "stream.csv").read_text().splitlines(keepends=True)
     growing = folder / "growing.csv"
     growing.write_text("".join(lines[:151]))
     words = ("learn", "growing.csv", "--follow", "--out", "term", *MODEL, *OFTEN)
-    with start(folder, *words) as process:
-        grown(process, folder / "term" / "estimates.jsonl", lines_end(whole, 150))
-        process.terminate()
-        error = process.communicate()[1].decode()
-    assert process.returncode == 128 + signal.SIGTERM, error
-    assert "`rmcvi resume term` goes on" in error
+    with signalled(folder / "term/estimates.jsonl", lines_end(whole, 150), signal.SIGTERM):
+        done = call(capsys, *words)
+    assert done.status == 128 + signal.SIGTERM, done.err
+    assert "`rmcvi resume term` goes on" in done.err
     growing.write_text("".join(lines))
     assert resumed("term", "--no-follow") == whole
 
 
-def test_interrupted_pipe(folder: Path, whole: tuple[bytes, bytes], resumed: Any) -> None:
+def test_interrupted_pipe(
+    folder: Path, whole: tuple[bytes, bytes], resumed: Any, capsys: Any
+) -> None:
     """SIGINT while standard input is silent: 130; then the same stream again, or the rest of it."""
     lines = (folder / "stream.csv").read_bytes().splitlines(keepends=True)
     words = ("learn", "-", "--out", "pipe", *MODEL, *OFTEN)
-    with start(folder, *words, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"".join(lines[:201]))
-        process.stdin.flush()
-        grown(process, folder / "pipe" / "estimates.jsonl", lines_end(whole, 200))
-        process.send_signal(signal.SIGINT)
-        process.wait()
-    assert process.returncode == 128 + signal.SIGINT
+    end, begin = os.pipe()
+    os.write(begin, b"".join(lines[:201]))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", os.fdopen(end))
+        with signalled(folder / "pipe/estimates.jsonl", lines_end(whole, 200), signal.SIGINT):
+            assert call(capsys, *words).status == 128 + signal.SIGINT
+        os.close(begin)
+        sys.stdin.close()
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines[:251]))))
         resumed("pipe")
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines[251:]))))
@@ -140,13 +166,16 @@ def test_closed_pipe(folder: Path, whole: tuple[bytes, bytes], resumed: Any) -> 
     assert resumed("head") == whole
 
 
-def test_full_disk(folder: Path, whole: tuple[bytes, bytes], resumed: Any) -> None:
+def test_full_disk(folder: Path, whole: tuple[bytes, bytes], resumed: Any, capsys: Any) -> None:
     """A file that may not grow is one sentence, status 1, and a run that can be resumed."""
-    small = f"ulimit -f {len(whole[0]) // 2048}"
     words = ("learn", "stream.csv", "--out", "full", *MODEL, *OFTEN)
-    with start(folder, *words, "--quiet", before=small) as process:
-        error = process.communicate()[1].decode()
-    assert process.returncode == 1
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole[0]) // 2, hard))
+    try:
+        status, _, error = call(capsys, *words, "--quiet")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert status == 1
     assert (
         error.startswith("error: full/estimates.jsonl: File too large") and "resume full" in error
     )

@@ -232,7 +232,8 @@ def test_a_jaxlib_that_computes_wrongly(monkeypatch: Any, capsys: Any) -> None:
 
 
 @pytest.mark.slow
-def test_streams_that_are_closed_or_full(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["none", "rows", pytest.param("full", marks=pytest.mark.long)])
+def test_streams_that_are_closed_or_full(folder: Path, name: str) -> None:
     """Learning is what counts; rows that cannot be written are one sentence. HOME may be unset."""
     learn = f"{sys.executable} -m rmcvi {' '.join(LEARN)} --no-report --limit 30"
     calls = {
@@ -245,20 +246,15 @@ def test_streams_that_are_closed_or_full(folder: Path) -> None:
         ),
     }
     as_here = os.environ | {"JAX_ENABLE_X64": "1"}  # whose programs are there
-    given: dict[str, Any] = {"cwd": folder, "env": as_here, "text": True}
-    given |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    started = {
-        name: subprocess.Popen(["bash", "-c", command], **given)
-        for name, (command, _, _) in calls.items()
-    }
-    for name, process in started.items():
-        _, error = process.communicate()
-        _, status, expected = calls[name]
-        assert process.returncode == status, (name, error)
-        assert re.match(expected, error) and error.count("\n") <= 1, error
-        if status == 0:
-            assert (folder / name / "estimates.jsonl").read_text().count("\n") == 30
-            assert (folder / name / "summary.json").exists()
+    command, status, expected = calls[name]
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=as_here, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    assert re.match(expected, done.stderr) and done.stderr.count("\n") <= 1, done.stderr
+    if status == 0:
+        assert (folder / name / "estimates.jsonl").read_text().count("\n") == 30
+        assert (folder / name / "summary.json").exists()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ ROWS = 400
 
 @cache
 def _learner() -> EmissionLearner:
-    base = SeasonalLearner(2, period=None)
+    base = SeasonalLearner(2, period=None, cross=1, own=1, plain=False, window=8)
     return EmissionLearner(base, (Emission(0, "negative-binomial"),))
 
 

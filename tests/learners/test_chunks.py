@@ -14,7 +14,7 @@ from rmcvi.contract import Diagnostics
 from rmcvi.learners import CAPACITY, Alarm, Estimates
 from rmcvi.learners.episodes import Episodes, Verdicts
 from rmcvi.learners.values import table
-from tests.learners._resumed import small_learner
+from tests.learners._resumed import QUIET, small_learner
 from tests.learners.test_cost import TRACED, Counting
 from tests.learners.test_soundness import Fragile
 
@@ -59,11 +59,10 @@ class Widening(rmcvi.AbstractLearner):
 def make(name: str) -> rmcvi.Live:
     """Learners that take every way a row can go."""
     learners = {
-        "persistence": lambda: Persistence(2),
-        "rmcvi": lambda: small_learner(draws=20),
+        "rmcvi": lambda: small_learner(draws=20, **QUIET),
         "seasonal": lambda: rmcvi.SeasonalLearner(2, period=6, long_period=None),
         "fragile": lambda: Fragile(poison=1e25, limit=30.0, dim_obs=2, dim_input=0),
-        "widening": lambda: Widening(inner=Persistence(2), dim_obs=2, dim_input=0),
+        "widening": lambda: Widening(Persistence(2), 2, 0, window=32),
     }
     raw = False if name == "fragile" else None
     return rmcvi.Live(["a", "b"], learner=learners[name](), standardiser=raw, seed=3)
@@ -95,7 +94,10 @@ def kept(live: rmcvi.Live, path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["persistence", "rmcvi", "seasonal", "fragile", "widening"])
+LONG = pytest.param("rmcvi", marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("name", ["seasonal", "fragile", "widening", LONG])
 def test_any_cut_gives_the_same_numbers(name: str, tmp_path: Path) -> None:
     """Alarms, monitors, units, recoveries and the file that is saved included."""
     ys, dts = stream(), np.where(np.arange(LENGTH) % 17 == 5, 2.5, 1.0)

@@ -114,7 +114,7 @@ def test_leaves(content: bytes, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_any_change_of_the_header(data: st.DataObject, content: bytes, tmp_path: Path) -> None:

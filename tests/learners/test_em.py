@@ -111,10 +111,11 @@ def test_resumed_is_uninterrupted(tmp_path: Path) -> None:
         rmcvi.load(tmp_path / "run", small_learner(**QUICK))
 
 
+@pytest.mark.long
 def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     model = NeuralGaussian(2, 3, width=4, depth=1, key=jax.random.key(0))
     learner = rmcvi.OnlineEstimator(
-        model, LinearGaussianFamily(), rmcvi.RMCVI(6, window=3), ADAM, ADAM, em=EM, **QUICK
+        model, LinearGaussianFamily(), rmcvi.RMCVI(6, window=3, bptt=1), ADAM, ADAM, em=EM, **QUICK
     )
     start = learner.init(jax.random.key(0))
     ys = jax.random.normal(jax.random.key(1), (8, 3)).at[4, 1].set(jnp.nan)
@@ -128,6 +129,7 @@ def test_last_layers_in_closed_form_and_hidden_ones_by_gradients() -> None:
     assert float(jnp.max(jnp.abs(net.layers[1].weight - last))) > 1e-3
 
 
+@pytest.mark.long
 def test_the_example_of_the_docstring_runs() -> None:
     text = inspect.cleandoc(OnlineEM.__doc__ or "")
     code = [line.strip() for line in text.splitlines() if line.startswith("    ")]

@@ -46,6 +46,7 @@ def _run(length: int) -> None:
         assert inside[levels, start + 20 : start + 120, 0].mean(1).min() > 0.75
 
 
+@pytest.mark.long
 def test_a_few_thousand_rows() -> None:
     """Every stream and every fault once."""
     _run(4500)

@@ -63,10 +63,10 @@ def told(learner: Any, state: Any, info: Any) -> Any:
     )
 
 
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("volatility", "neural")]
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("linear", "volatility", "neural")]
 
 
-@pytest.mark.parametrize("name", ["linear", "chaotic", *LONG])
+@pytest.mark.parametrize("name", ["chaotic", *LONG])
 def test_five_particles_do_not_diverge(name: str) -> None:
     """The last scores are no worse than a Gaussian with the observations' mean and variance."""
     truth, start = ZOO[name]()

@@ -1,5 +1,8 @@
 """Learning that makes predictions worse is undone, and said; other learning is left alone."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,11 +11,16 @@ import pytest
 
 import rmcvi
 from rmcvi.baselines import KalmanRecursion
+from rmcvi.baselines.kalman import log_evidence
 from rmcvi.families import ExtendedKalmanFamily, LinearGaussianFamily
 from rmcvi.models import LinearGaussian
 
 TRUTH = LinearGaussian(jnp.array([[0.9, 0.1], [-0.1, 0.8]]), jnp.eye(2), 0.4, 0.6)
-START = LinearGaussian(0.5 * jnp.eye(2), jnp.eye(2), 0.6, 0.6)
+START = LinearGaussian(0.1 * jnp.eye(2), jnp.eye(2), 1.2, 0.6)
+
+
+QUIET: dict[str, Any] = {"drift": False, "sensors": False}
+"""Nothing else watched."""
 
 
 def drifting(rate: float) -> optax.GradientTransformation:
@@ -40,9 +48,9 @@ def learned(model: LinearGaussian) -> rmcvi.Trainable:
 def test_a_healthy_learner_is_left_alone():
     """It learns, and becomes its own reference."""
     learner = rmcvi.OnlineEstimator(
-        START, LinearGaussianFamily(), KalmanRecursion(), trainable=learned(START)
+        START, LinearGaussianFamily(), KalmanRecursion(), trainable=learned(START), **QUIET
     )
-    state, alarms, _ = run(learner, 16_000)
+    state, alarms, _ = run(learner, 8000)
     flags = int(rmcvi.Alarm.FAMILY_WORSE | rmcvi.Alarm.MODEL_WORSE)
     assert not np.any(alarms & flags)
     assert int(state.trial.returns) == 0
@@ -55,24 +63,20 @@ def test_a_model_that_drifts_off_goes_back():
         TRUTH,
         LinearGaussianFamily(),
         KalmanRecursion(),
-        drifting(2e-4),
+        drifting(6e-4),
         trainable=rmcvi.Trainable(model=rmcvi.only(TRUTH, lambda m: m.raw_transition_noise)),
+        **QUIET,
     )
-    state, alarms, score = run(learner, 24_000)
+    state, alarms, score = run(learner, 8000)
     assert np.any(alarms & int(rmcvi.Alarm.MODEL_WORSE))
     assert float(state.trial.theta_rate) < 1.0
-    free = rmcvi.OnlineEstimator(
-        TRUTH,
-        LinearGaussianFamily(),
-        KalmanRecursion(),
-        drifting(2e-4),
-        trainable=rmcvi.Trainable(model=rmcvi.only(TRUTH, lambda m: m.raw_transition_noise)),
-        trial=False,
-    )
-    lost = run(free, 24_000)[2]
-    assert score[-2000:].mean() > lost[-2000:].mean() + 0.1
+    # Left to itself it would be here, or further, in the last two thousand rows.
+    far = eqx.tree_at(lambda m: m.raw_transition_noise, TRUTH, TRUTH.raw_transition_noise + 3.6)
+    ys = rmcvi.simulate(TRUTH, jax.random.key(5), 8000)[1]
+    assert score[-2000:].mean() > float(log_evidence(far, ys[-2000:])) / 2000.0 + 0.1
 
 
+@pytest.mark.long
 def test_a_family_that_drifts_off_goes_back():
     family = ExtendedKalmanFamily(TRUTH, key=jax.random.key(1), hidden=4, memory=1, diagonal=False)
     learner = rmcvi.OnlineEstimator(
@@ -80,17 +84,18 @@ def test_a_family_that_drifts_off_goes_back():
         family,
         rmcvi.RMCVI(4, window=2, bptt=1),
         optax.sgd(0.0),
-        drifting(1e-3),
+        drifting(2e-3),
         trainable=rmcvi.Trainable(model=False),
+        **QUIET,
     )
-    state, alarms, _ = run(learner, 6000)
+    state, alarms, _ = run(learner, 3000)
     flag = int(rmcvi.Alarm.FAMILY_WORSE)
     (at,) = np.flatnonzero(alarms & flag)[:1]
     assert "went back to its start" in rmcvi.Alarm(int(alarms[at])).sentences[-1]
     assert float(state.trial.phi_rate) < 1.0
     # Since the return it has moved by a quarter of the rate at most.
     moved = state.phi.start_shift - family.start_shift
-    assert float(jnp.max(jnp.abs(moved))) <= 1.001 * 0.25e-3 * (6000 - at)
+    assert float(jnp.max(jnp.abs(moved))) <= 1.001 * 0.5e-3 * (3000 - at)
 
 
 @pytest.mark.parametrize("setting", [{"draws": 0}, {"health": False}, {"trial": False}])

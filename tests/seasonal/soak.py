@@ -92,8 +92,8 @@ FAULTS: dict[str, Fault] = {
     "level + 10, to stay": Fault(lambda y, rng: y + 10.0, end=1.0),
     "level + 1e3, to stay": Fault(lambda y, rng: y + 1e3, end=1.0),
     "60 rows of 1e6": Fault(lambda y, rng: np.where(np.arange(len(y)) < 60, 1e6, y)),
-    "stuck": Fault(lambda y, rng: np.full_like(y, y[0]), 0.1, 0.9),
-    "dead": Fault(lambda y, rng: np.full_like(y, np.nan), 0.1, 0.9),
+    "stuck": Fault(lambda y, rng: np.full_like(y, y[0]), 0.1, 0.8),
+    "dead": Fault(lambda y, rng: np.full_like(y, np.nan), 0.1, 0.8),
     "dead, back 1e3 higher": Fault(
         lambda y, rng: np.where(np.arange(len(y)) < len(y) // 2, np.nan, y + 1e3), 0.1, 1.0
     ),

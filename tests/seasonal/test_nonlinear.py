@@ -59,7 +59,9 @@ def test_it_finds_what_is_curved_and_costs_nothing_elsewhere() -> None:
     y[1:, 3] = 0.3 * y[1:, 3] + y[:-1, 0] + y[:-1, 1]
     error = []
     for hidden in (0, 32):
-        model = SeasonalLearner(4, period=None, hidden=hidden)
+        model = SeasonalLearner(
+            4, period=None, hidden=hidden, cross=1, own=1, plain=False, window=8
+        )
         _, mean = rmcvi.scan(model, model.init(jax.random.key(0)), y, collect=_prediction)
         error.append(np.sqrt(np.mean((mean - y)[1500:] ** 2, 0)))
     ratio = error[1] / error[0]

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import rmcvi
 from rmcvi import Inputs, Trainable
@@ -105,6 +106,7 @@ def test_the_learners_regression_is_the_m_step() -> None:
     np.testing.assert_allclose(transition(fitted), after, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.long
 def test_expectations_by_natural_rmcvi() -> None:
     """The recursion finds the statistics itself where y tells x, and EM the regression."""
     rng, rows = np.random.default_rng(1), 150

@@ -12,7 +12,7 @@ import rmcvi.checks
 from rmcvi.learners.seasonal import SeasonalLearner
 from tests.reference.kalman import LinearSystem, kalman_filter
 from tests.reference.seasonal import Reference
-from tests.seasonal._streams import broken
+from tests.seasonal._streams import broken, seasonal
 
 LONG, PERIODS = (6, 7), (6, 12)
 
@@ -77,6 +77,22 @@ def test_forecast_is_what_it_says_of_empty_rows() -> None:
         np.testing.assert_allclose(getattr(ahead, name), getattr(told, name)[:48], rtol=1e-9)
     with pytest.raises(ValueError, match="horizon"):
         model.forecast(state, 0)
+
+
+def test_long_forecasts() -> None:
+    """Four of 48 rows: better than the last value, and their intervals hold what comes."""
+    ys = seasonal(1200 + 48, 3)
+    model, _, _ = after_broken()
+    state, error, last, inside = model.init(jax.random.key(0)), [], [], []
+    for end in range(300, 1201, 300):
+        state, _ = rmcvi.scan(model, state, ys[end - 300 : end], collect=prediction)
+        band, truth = model.forecast(state, 48), ys[end : end + 48]
+        assert np.all((band.low <= band.mean) & (band.mean <= band.high))
+        error.append(band.mean - truth)
+        last.append(ys[end - 1] - truth)
+        inside.append((band.low <= truth) & (truth <= band.high))
+    assert np.mean(np.square(error)) < 0.5 * np.mean(np.square(last))
+    assert 0.8 < np.mean(inside) < 0.98
 
 
 def test_present_and_recent() -> None:

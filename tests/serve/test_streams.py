@@ -1,15 +1,13 @@
 """Many streams in one service: real processes, a kill, and what a fleet makes of the same rows."""
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fleet import _fleets
 from tests.fleet._fleets import CHEAP, MODEL, output
 from tests.serve._running import JSON, Running, ask, row, shown
 
@@ -43,9 +41,9 @@ def running(tmp_path: Path) -> Iterator[Callable[[], Running]]:
 
 @pytest.mark.slow
 def test_killed_it_is_the_fleet_of_its_rows(
-    running: Callable[[], Running], tmp_path: Path, subtests: Any
+    running: Callable[[], Running], tmp_path: Path, subtests: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows by POST, a kill, the rest; the estimates are those of `rmcvi fleet` on all rows."""
+    """Rows by POST, a kill, the rest; the estimates are those of a fleet of all rows."""
     first = running()
     assert ask(first.port, "/rows", rows(0, 60), **JSON) == (202, {"rows": 160})
     first.wait_for(160)
@@ -67,10 +65,10 @@ def test_killed_it_is_the_fleet_of_its_rows(
         assert 'data-rows="' in page and page.count("<canvas") == 2
         assert "=&lt;b&gt;pump&lt;/b&gt;" in page and "<b>pump" not in page
     assert second.end(signal.SIGTERM) == 128 + signal.SIGTERM
-    words = ["fleet", "run/rows.jsonl", "--key", "sensor", "--out", "whole", "--shards", "1"]
-    command = [sys.executable, "-m", "rmcvi", *words, "--model", MODEL, "--quiet"]
-    environment = os.environ | {"JAX_ENABLE_X64": "1"}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=300.0)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    _fleets.begin(tmp_path / "run/rows.jsonl", tmp_path / "whole", 1)
+    _fleets.finish(tmp_path / "whole", 1)
     assert output(tmp_path / "run") == output(tmp_path / "whole")
     assert len(output(tmp_path / "run")) == 581
 

@@ -142,6 +142,7 @@ def test_one_absurd_number_is_found_wherever_it_is() -> None:
     strict = np.ones(len(shapes) + 1, bool)
     whole = [rng.normal(size=shape) for shape in shapes] + [np.arange(3)]
     assert check(whole, strict)
+    assert check([np.arange(3), np.zeros((0, 2))], strict[:2])
     for i, shape in enumerate(shapes):
         for place in {0, math.prod(shape) // 3, math.prod(shape) - 1} if math.prod(shape) else ():
             for value in (np.nan, -np.inf, 1e30):

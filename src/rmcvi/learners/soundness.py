@@ -33,7 +33,7 @@ REFUSED = 0.05
 """Strikes of a row that is not learned although its prediction was sound: the row may be absurd."""
 RELIEF = 0.02
 """Strikes that a sound row takes back."""
-LONG, PIECES = 512, 32
+LONG, PIECES = 64, 32
 """Numbers of an array that is looked at alone, and pieces that it is cut into at most."""
 USUAL = 1.4826
 """Standard deviations of a normal change in its median size."""
@@ -119,7 +119,7 @@ def strict_leaves(leaves: Any) -> list[bool]:
 def is_sound(tree: PyTree, strict: Bool[Array, "n"]) -> Bool[Array, ""]:
     """Whether every strict array holds numbers that are finite and not absurd."""
     pairs = zip(jax.tree.leaves(tree), strict, strict=True)
-    leaves = [(v, must) for v, must in pairs if jnp.issubdtype(v.dtype, jnp.inexact)]
+    leaves = [(v, must) for v, must in pairs if v.size and jnp.issubdtype(v.dtype, jnp.inexact)]
     good = [_is_small(v) | ~must for v, must in leaves if v.size > LONG]
     # Short arrays one after the other: to begin with one takes longer than to look at its numbers.
     short = [(v.ravel(), must) for v, must in leaves if v.size <= LONG]
@@ -128,7 +128,7 @@ def is_sound(tree: PyTree, strict: Bool[Array, "n"]) -> Bool[Array, ""]:
         numbers = jnp.concatenate([*(v for v, _ in short), jnp.zeros(-sum(sizes) % PIECES)])
         must = jnp.repeat(jnp.stack([m for _, m in short]), sizes, total_repeat_length=len(numbers))
         good.append(_is_small(jnp.where(must, numbers, 0.0)))
-    return jnp.all(jnp.stack(good))
+    return functools.reduce(operator.and_, good, jnp.array(True))
 
 
 def _is_small(values: Float[Array, "..."]) -> Bool[Array, ""]:

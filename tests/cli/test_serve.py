@@ -1,9 +1,13 @@
 """`rmcvi serve` before it serves anything: what it refuses."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rmcvi.app.cli.serving import PATIENCE, Wanted
+from rmcvi.app.sources import Pace
 from tests.cli._runs import call
 
 BEFORE = {"estimates.jsonl": "{}\n", "rows.jsonl": "not ours\n"}
@@ -32,3 +36,26 @@ def test_slips(
     done = call(capsys, "serve", *words, "--out", tmp_path / "new")
     assert done.status == 2 and sentence in done.err
     assert not (tmp_path / "new").exists()
+
+
+def test_first_rows(tmp_path: Path) -> None:
+    """Junk is waited past, and told; times of arrival within one message give no step."""
+    place = tmp_path / "rows.jsonl"
+    place.write_text('{"a": "x"}\n' * 3)
+    told: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        with place.open("a") as file:
+            file.writelines(
+                f'{{"time": "2026-01-01T00:00:00.{i:06d}", "a": {i}}}\n' for i in range(9)
+            )
+
+    pace = Pace(sleep=sleep)
+    reading = {"ignored": [], "on_bad_row": "skip"}
+    wanted = Wanted(reading, {}, None, 0.9, 1.0, trouble=told.append)
+    assert wanted.read(str(place), pace).schema.time == ("time",)
+    assert "waiting" in told[0] and told[-1] == ""
+    assert replace(wanted, arrival=True).read(str(place), pace).schema.time == ()
+    early, late = time.monotonic(), time.monotonic() - 2.0 * PATIENCE
+    arrived = replace(wanted, arrival=True)
+    assert not arrived.enough(29, early) and arrived.enough(30, early) and arrived.enough(3, late)

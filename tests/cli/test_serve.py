@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rmcvi.app.cli.serving import PATIENCE, Wanted
+from rmcvi.app.cli.serve import ServedOptions
+from rmcvi.app.cli.serving import PATIENCE, Room
 from rmcvi.app.sources import Pace
 from tests.cli._runs import call
 
@@ -50,12 +51,10 @@ def test_first_rows(tmp_path: Path) -> None:
                 f'{{"time": "2026-01-01T00:00:00.{i:06d}", "a": {i}}}\n' for i in range(9)
             )
 
-    pace = Pace(sleep=sleep)
-    reading = {"ignored": [], "on_bad_row": "skip"}
-    wanted = Wanted(reading, {}, None, 0.9, 1.0, trouble=told.append)
-    assert wanted.read(str(place), pace).schema.time == ("time",)
+    room = Room(tmp_path, str(place), Pace(sleep=sleep), ServedOptions(), trouble=told.append)
+    assert room.read().schema.time == ("time",)
     assert "waiting" in told[0] and told[-1] == ""
-    assert replace(wanted, arrival=True).read(str(place), pace).schema.time == ()
+    arrived = replace(room, arrival=True)
+    assert arrived.read().schema.time == ()
     early, late = time.monotonic(), time.monotonic() - 2.0 * PATIENCE
-    arrived = replace(wanted, arrival=True)
     assert not arrived.enough(29, early) and arrived.enough(30, early) and arrived.enough(3, late)

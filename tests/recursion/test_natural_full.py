@@ -13,6 +13,7 @@ from jaxtyping import Array
 import rmcvi
 from rmcvi.baselines import kalman_filter, kalman_smoother
 from rmcvi.core.gaussian import root_of, whitened_normal
+from rmcvi.models import AbstractGaussianModel
 from rmcvi.recursion.gaussian_fit import ascend
 from rmcvi.recursion.gaussian_match import Match
 from tests.baselines._linear import full_case

@@ -34,10 +34,10 @@ class Gauges(AbstractGaussianModel):
 class Faulty(Gauges):
     """Faults by numbers, so that one program serves to find them all; see `faulty`."""
 
-    times: jax.Array
-    bend: jax.Array
-    blind: jax.Array
-    noise: jax.Array
+    times: jax.Array | float = 1.0
+    bend: jax.Array | float = 0.1
+    blind: jax.Array | float = 0.0
+    noise: jax.Array | float = 0.5
 
     def emission_mean(self, x, inputs):
         return self.gain * x + self.bend * x**2
@@ -53,14 +53,13 @@ class Faulty(Gauges):
         return self.times * super().emission_information(x, seen, inputs)
 
 
-def faulty(
-    times: float = 1.0, bend: float = 0.1, blind: float = 0.0, noise: float = 0.5
-) -> AbstractGaussianModel:
-    """An information that is so many times too large or counts what is missing, an emission_mean
-    whose bend is not the density's .1, an emission_scale that is .5 whatever the noise.
+def faulty(**numbers: float) -> AbstractGaussianModel:
+    """An information that is so many `times` too large or `blind` to what is missing, an
+    emission_mean whose `bend` is not the density's .1, an emission_scale that is .5 whatever the
+    `noise` is.
     """
-    numbers = {"times": times, "bend": bend, "blind": blind, "noise": noise}
-    return made(Faulty, gain=GAIN, **{name: jnp.asarray(v) for name, v in numbers.items()})
+    usual = {"times": 1.0, "bend": 0.1, "blind": 0.0, "noise": 0.5}
+    return made(Faulty, gain=GAIN, **{k: jnp.asarray(v) for k, v in (usual | numbers).items()})
 
 
 class LaplaceStart(Gauges):

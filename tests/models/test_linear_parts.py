@@ -80,16 +80,16 @@ def test_tilts_of_pairs_and_of_moments_are_those_of_points(name: str) -> None:
     moments = (weights.sum(1), weights.sum(0), weights.T @ (now - now.mean(0)))
 
     @jax.jit
-    def told(before, now, moments):
+    def told(before, now, row, column, cross):
         tilted = Tilted(case.model, tilt(part, jax.random.key(0)), None)
         return (
             AbstractModel.pairwise_log_prob(tilted, before, now, case.inputs),
             case.model.pairwise_log_prob(before, now, case.inputs),
             tilted.pairwise_log_prob(before, now, case.inputs),
-            tilted.moment_log_prob(before, now, *moments, case.inputs),
+            tilted.moment_log_prob(before, now, row, column, cross, case.inputs),
         )
 
-    pairs, plain, fast, total = map(np.asarray, told(before, now, moments))
+    pairs, plain, fast, total = map(np.asarray, told(before, now, *moments))
     assert np.max(np.abs(fast - plain)) > 1.0
     np.testing.assert_allclose(fast, pairs, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(total, np.sum(weights * pairs), rtol=1e-9)

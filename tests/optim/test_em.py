@@ -46,7 +46,9 @@ def smoothed_sums(case: Any) -> tuple[np.ndarray, np.ndarray]:
     for t, y in enumerate(case.ys):
         mean = np.concatenate([law.mean[t - 1], law.mean[t]])
         cov = np.block([[law.cov[t - 1], law.lag_one[t]], [law.lag_one[t].T, law.cov[t]]])
-        move, emit = linear_parts(case.model, mean, np.nan_to_num(y), Inputs(u[t], dt[t]))
+        move, emit = linear_parts(
+            case.model, mean, np.nan_to_num(y), Inputs(jnp.asarray(u[t]), jnp.asarray(dt[t]))
+        )
         if t > 0:
             moves = moves + expected_square(move, cov) / dt[t]
         square = expected_square(emit, law.cov[t])

@@ -95,7 +95,7 @@ def maximum_likelihood(rows: np.ndarray, information: np.ndarray) -> float:
     slope = np.linalg.solve(x.T @ x, x.T @ y)
     log_noise = 0.5 * np.log(np.mean((y - x @ slope) ** 2))
     d = np.append(slope - np.array([1.0, -2.0]), log_noise - np.log(0.5))
-    return len(rows) * d @ information @ d
+    return float(len(rows) * d @ information @ d)
 
 
 def test_a_start_far_off_in_noise_and_slope_is_left_behind() -> None:

@@ -133,7 +133,12 @@ def ideal(pair: Any, ys: jax.Array) -> tuple[float, np.ndarray]:
     flat, unravel = ravel_pytree(pair)
     moves = 1e-5 * np.eye(flat.size)
     points = np.asarray(flat) + np.concatenate([0.0 * moves[:1], moves, -moves])
-    values = jax.jit(jax.vmap(lambda v: ideal_elbo(*unravel(v), ys)[-1]))(points)
+
+    def last(point):
+        model, family = unravel(point)
+        return ideal_elbo(model, family, ys)[-1]
+
+    values = jax.jit(jax.vmap(last))(points)
     value, up, down = np.split(np.asarray(values), [1, 1 + flat.size])
     return float(value[0]), (up - down) / 2e-5
 
@@ -233,7 +238,7 @@ def test_single_precision() -> None:
     weights = np.exp(rng.normal(size=(50, 50))).astype(np.float32)
     weights /= weights.sum(1, keepdims=True)
     means = statistics[::-1] * np.float32(0.5)
-    columns = q.moments(families.Natural(x[0], jnp.eye(5, dtype=jnp.float32)))[0]
+    columns = q.moments(families.Natural(jnp.asarray(x[0]), jnp.eye(5, dtype=jnp.float32)))[0]
     change, share = map(np.asarray, correction(statistics, weights, means, [columns]))
     assert change.dtype == np.float32 and float(share) > 0.5
     limited = np.sum(np.abs(change), 1) > 0.99 * LIMIT

@@ -10,6 +10,7 @@ import optax
 
 import rmcvi
 from rmcvi.baselines import Persistence
+from tests.learners._resumed import QUICK
 
 TRACED: list[int] = []
 
@@ -64,8 +65,7 @@ def test_memory_stays_over_ten_thousand_steps() -> None:
         rmcvi.RMCVI(3, window=2, bptt=1),
         optax.sgd(1e-3),
         optax.sgd(1e-3),
-        draws=0,
-        health=False,
+        **QUICK,
     )
     ys = rmcvi.simulate(model, jax.random.key(0), 500)[1]
     state, told = learner.init(jax.random.key(1)), None

@@ -91,7 +91,7 @@ def test_five_particles_do_not_diverge(name: str) -> None:
 def trained() -> tuple[Any, Any, np.ndarray, np.ndarray]:
     """A learner that masks failed sensors, its state, and the next observations and states."""
     truth, start = ZOO["linear"]()
-    learner = learner_of(start, 20, mask_failed=True)
+    learner = learner_of(start, 20, mask_failed=True, drift=False)
     xs, ys = rmcvi.simulate(truth, jax.random.key(5), 2 * LEARN)
     state, _ = rmcvi.scan(learner, learner.init(jax.random.key(6)), ys[:LEARN], collect=told)
     return learner, state, np.asarray(xs[LEARN:]), np.asarray(ys[LEARN:])

@@ -3,8 +3,8 @@
 Counts are whole numbers, none of them negative, few at a time, that scatter from row to row as
 counts do by chance, or by more: E (y_t - y_{t-1})^2 = 2 E y for a steady rate. Whole degrees of a
 thermometer scatter by far less. What counts up and starts anew (hours of rain so far, hours of the
-day) is no count either: it hardly ever falls to anything but its start. A share lies between 0 and 1, or between 0 and 100 in a column in
-per cent, and comes near one of its bounds.
+day) is no count either: it hardly ever falls to anything but its start. A share lies between 0 and
+1, or between 0 and 100 in a column in per cent, and comes near one of its bounds.
 """
 
 from collections.abc import Sequence

@@ -103,7 +103,7 @@ def test_parameters_are_learned(kind):
         assert 2.8 < learned["size"] < 6.0
     else:
         assert 0.27 < learned["width"] < 0.33
-    inside = np.mean((ys >= np.asarray(low)) & (ys <= np.asarray(high)))
-    # A band of counts holds at least its level. One of shares holds .871 here: too few by five
-    # standard errors, and not explained (docs/theory/emissions.md).
-    assert (0.88 if kind == "counts" else 0.855) < inside < 0.97
+    # The share's width starts at a third of the truth, and until it is found bands are too narrow:
+    # all rows together hold .871, the second half what it should (docs/theory/emissions.md).
+    late = np.mean(((ys >= np.asarray(low)) & (ys <= np.asarray(high)))[ROWS // 2 :])
+    assert 0.88 < late < 0.97

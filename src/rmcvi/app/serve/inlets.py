@@ -15,7 +15,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.app.serve.intake import Intake, Message
-from rmcvi.app.serve.mqtt import Connection
 from rmcvi.app.serve.payload import value_of
 
 SOONEST, LATEST = 0.5, 30.0
@@ -87,29 +86,51 @@ def password() -> str | None:
 
 
 class Mqtt:
-    """Subscribed to a topic, with wildcards; acknowledged when the rows are on disk."""
+    """Subscribed to a topic, with wildcards; acknowledged by hand."""
 
     def __init__(self, parts: SplitResult):
-        self._tls = parts.scheme == "mqtts"
-        self._place = str(parts.hostname), parts.port or (8883 if self._tls else 1883)
-        self._user = unquote(parts.username) if parts.username else None
-        self._topic = unquote(parts.path.strip("/"))
+        from paho.mqtt import client
+
+        self._client, self._tls = client, parts.scheme == "mqtts"
+        self._place = parts.hostname, parts.port or (8883 if self._tls else 1883)
+        self._user, self._topic = parts.username, unquote(parts.path.strip("/"))
 
     def messages(self, intake: Intake) -> Iterator[None]:
         """As `Inlet`."""
+        # A session of our own that outlives us: what comes while we are away is kept for us.
         name = f"rmcvi-{zlib.crc32(str(intake.journal.path.resolve()).encode()):08x}"
-        secret = password() if self._user else None
-        client = Connection(self._place, self._tls, name, self._user, secret)
-        try:
-            client.subscribe(self._topic)
+        version = self._client.CallbackAPIVersion.VERSION2
+        client = self._client.Client(version, name, clean_session=False, manual_ack=True)
+        if self._tls:
+            client.tls_set()
+        if self._user:
+            client.username_pw_set(unquote(self._user), password())
+
+        def connected(client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
+            if reason.is_failure:
+                intake.trouble = f"mqtt: {reason}"
+                return
             intake.connected = True
+            client.subscribe(self._topic, qos=1)
+
+        come: list[Any] = []
+        client.on_connect = connected
+        client.on_message = lambda client, data, message: come.append(message)
+        client.connect(*self._place, keepalive=30)
+        try:
             while not intake.stop.is_set():
-                come = client.read(WAIT, TOGETHER)
+                code, before = client.loop(WAIT), -1
+                while not code and before < len(come) < TOGETHER:  # a disk is slower than a broker
+                    before, code = len(come), client.loop(0.0)
                 intake.take([Message(each.payload, each.topic) for each in come])
-                client.acknowledge(come)
+                for message in come:
+                    client.ack(message.mid, message.qos)
+                come.clear()
+                if code:
+                    raise ConnectionError(self._client.error_string(code))
                 yield
         finally:
-            client.close()
+            client.disconnect()
 
 
 class Redis:

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from rmcvi.app.serve.mqtt import Connection, published
 from rmcvi.lab.bench.measure import Outcome, Target
 
 PACE = 100.0
@@ -33,7 +32,8 @@ WARM = 200
 """Rows before that: the learner's program is compiled, and its warm-up is over."""
 BATCH = 1000
 CONFIG = "listener {} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
-CONFIG += "max_inflight_messages 500\n"
+INFLIGHT = 500
+CONFIG += f"max_inflight_messages {INFLIGHT}\n"
 """With mosquitto's usual 20 on the way at a time, a slow disk is waited for every 20 rows."""
 JSON = {"content-type": "application/json"}
 
@@ -102,16 +102,17 @@ class _Publisher:
     """Sends each row as a message, without waiting until it is acknowledged."""
 
     def __init__(self, port: int):
-        self._client = Connection(("127.0.0.1", port), False, "bench", None, None)
-        self._number = 0
+        from paho.mqtt import client
+
+        self._client = client.Client(client.CallbackAPIVersion.VERSION2, "bench")
+        self._client.max_queued_messages_set(0)
+        self._client.max_inflight_messages_set(INFLIGHT)
+        self._client.connect("127.0.0.1", port)
+        self._client.loop_start()
 
     def send(self, values: Any) -> None:
-        data = b""
         for value in values:
-            self._number = self._number % 0xFFFF + 1
-            data += published("bench", json.dumps({"value": float(value)}).encode(), self._number)
-        self._client.say(data)
-        self._client.read(0.0, 1)  # the broker's answers
+            self._client.publish("bench", json.dumps({"value": float(value)}), qos=1)
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def make(name: str) -> rmcvi.Live:
         "rmcvi": lambda: small_learner(draws=20, **QUIET),
         "seasonal": lambda: rmcvi.SeasonalLearner(2, period=6, long_period=None),
         "fragile": lambda: Fragile(poison=1e25, limit=30.0, dim_obs=2, dim_input=0),
-        "widening": lambda: Widening(Persistence(2), 2, 0, window=32),
+        "widening": lambda: Widening(inner=Persistence(2), dim_obs=2, dim_input=0, window=32),
     }
     raw = False if name == "fragile" else None
     return rmcvi.Live(["a", "b"], learner=learners[name](), standardiser=raw, seed=3)

@@ -70,7 +70,8 @@ def test_dicts_go_in_and_come_out() -> None:
 
 def test_saved_and_loaded_it_goes_on_to_the_bit(tmp_path: Path) -> None:
     """Also after a window was lengthened; another set of columns is refused."""
-    for learner, window in ((_learner(), 2), (Widening(Persistence(2), 2, 0), 8)):
+    widening = Widening(inner=Persistence(2), dim_obs=2, dim_input=0)
+    for learner, window in ((_learner(), 2), (widening, 8)):
         shell, again = (rmcvi.Live(COLUMNS, learner=learner, seed=3) for _ in range(2))
         for row in ROWS[:12]:
             shell.learn_one(row)

@@ -185,7 +185,7 @@ def test_blocks_of_rows_change_nothing_without_moments() -> None:
 
 def rows_in_blocks(model: Any, entropy: str) -> None:
     """Weights two rows at a time, against all of them."""
-    family, ys = linear_family("innovation"), stream(model, T)
+    family, ys = linear_family("innovation"), stream(linear_model(), T)
     settings: dict[str, Any] = SETTINGS | dict(entropy=entropy)
     _, dense, told = run(rmcvi.RMCVI(**settings), model, family, ys)
     blocked = rmcvi.RMCVI(**settings, backward=rmcvi.FullWeights(block=2))

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmcvi.app.fleet.processes import one_thread, open_shard, sentence
-from rmcvi.app.fleet.shard import Shard, Told
+from rmcvi.app.fleet.shard import Shard
+from rmcvi.app.fleet.told import Told
 from rmcvi.app.run.speech import Refusal, say
 from rmcvi.app.sources import Position
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rmcvi.app.fleet import processes
-from rmcvi.app.fleet.shard import Told
 from rmcvi.app.fleet.storage import is_remote
+from rmcvi.app.fleet.told import Told
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import Position
 

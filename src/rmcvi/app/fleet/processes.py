@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rmcvi.app.fleet.remote import Published, read_plan
-from rmcvi.app.fleet.shard import Shard, Told
+from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.fleet.storage import Storage, is_remote, scratch
+from rmcvi.app.fleet.told import Told
 from rmcvi.app.run.speech import Refusal, say
 from rmcvi.app.sources import DataError, Position
 from rmcvi.learners import CheckpointError

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from rmcvi.app.fleet.residents import Residents
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.storage import emptied
 from rmcvi.app.fleet.store import Kept, Store
+from rmcvi.app.fleet.told import Told
 from rmcvi.app.run.plan import SENSITIVITY, anchored
 from rmcvi.app.sources import (
     Batch,
@@ -43,26 +44,6 @@ ROWS, STREAM_ROWS, MOST = 4096, 16, 1 << 18
 SHARE, PATIENCE = 20.0, 30.0
 """A checkpoint may hold up learning for one part in so many of the time; one is due after so many
 seconds."""
-
-
-@dataclass
-class Told:
-    """What a shard says of itself."""
-
-    shard: int
-    rows: int = 0
-    streams: int = 0
-    failing: int = 0
-    """Streams with a sensor that fails now."""
-    left: int = 0
-    """Bytes of the source that are still to be read, if they are known."""
-    done: bool = False
-    process: int = 0
-    """Its number on its machine."""
-    checkpoint: float = 0.0
-    """Seconds that its last checkpoint took, the disk included."""
-    doing: str = ""
-    """What it is about to do if that may take long and shows no rows."""
 
 
 class Shard:
@@ -100,10 +81,9 @@ class Shard:
         self._fleet = FleetPlan.read(directory)
         self.plan = self._fleet.plan.trusted(model)
         self._sensitivity: float = self.plan.options.get("sensitivity", SENSITIVITY)
-        about = self._fleet.groups, self.plan.columns
-        self.streams = Groups(*about, self._table, self._sensitivity)
+        groups, columns = self._fleet.groups, self.plan.columns
+        self.streams = Groups(groups, columns, self._table, self._sensitivity)
         self._mine: dict[str, bool] = {}
-        rules = Rules(self.plan.options["on_bad_row"])
         self._follow = pace is not None
         waits = None if pace is None else replace(pace, idle=self._idle)
         place = self.plan.place() if self.plan.source != "-" else "-"
@@ -113,9 +93,8 @@ class Shard:
         self.published: Callable[[Sequence[str], str], None] = lambda keys, lines: None
         """Told the keys of rows and their lines of estimates, once they are written."""
         schema = Schema.from_json(self.plan.schema)
-        self._reader = KeyedStream(
-            source, schema, rules, self._fleet.key, self._is_mine, first=number == 0
-        )
+        rules, key = Rules(self.plan.options["on_bad_row"]), self._fleet.key
+        self._reader = KeyedStream(source, schema, rules, key, self._is_mine, first=number == 0)
         store = Store(directory / self._fleet.folder(number))
         extra, self.remark = store.load()
         self.residents = Residents(self.streams, store, self._reader, self._fleet.resident)
@@ -152,9 +131,9 @@ class Shard:
         self.rows: int = extra.get("rows", 0)
         self.residents.idle_failing = extra.get("failing", 0)
         self._reader.counts = Counts(**extra.get("counts", {}))
-        path, form = self.directory / self._fleet.estimates(self.number), self._fleet.form
-        parted = self._storage is not None
-        self._estimates = open_output(path, form, self.plan, lengths.get("estimates", 0), parted)
+        path, parted = self.directory / self._fleet.estimates(self.number), bool(self._storage)
+        length = lengths.get("estimates", 0)
+        self._estimates = open_output(path, self._fleet.form, self.plan, length, parted)
         path = self.directory / self._fleet.rejected(self.number)
         self._rejected = open_lines(path, lengths.get("rejected", 0), parted)
 
@@ -219,9 +198,8 @@ class Shard:
         results = group.streams.learn(batch.keys, y, u, batch.dt)
         numbers = self.streams.numbers(group, batch.keys)
         sentences = group.alarms.sentences(batch.keys, numbers, y, results)
-        told = Learned(
-            group.names, batch.keys, numbers, batch.times, y, estimates_of(results, sentences)
-        )
+        estimates = estimates_of(results, sentences)
+        told = Learned(group.names, batch.keys, numbers, batch.times, y, estimates)
         self.published(batch.keys, self._estimates.write(told))
 
     def _told(self, doing: str = "") -> Told:
@@ -266,10 +244,7 @@ class Shard:
         extra = {
             "rows": self.rows,
             "source": place,
-            "lengths": {
-                "estimates": self._estimates.length,
-                "rejected": self._rejected.length,
-            },
+            "lengths": {"estimates": self._estimates.length, "rejected": self._rejected.length},
             "counts": asdict(self._reader.counts),
             "failing": self.residents.failing,
         }

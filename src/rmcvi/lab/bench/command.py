@@ -1,6 +1,7 @@
 """`rmcvi bench`: how fast is it here, and is that what it should be?"""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rmcvi.app.cli.commands import app
+from rmcvi.app.cli.groups import grouped
 from rmcvi.app.run.speech import Refusal
 from rmcvi.lab.bench import WORKLOADS, Outcome, fleet_of, pinned
 
@@ -29,7 +31,20 @@ rmcvi bench fleet --streams 10000 --shards 2
 """
 
 
+@dataclass(frozen=True)
+class FleetSize:
+    """Of a fleet of real processes."""
+
+    streams: Annotated[
+        int | None,
+        typer.Option(min=64, help="With fleet: `rmcvi fleet` on so many streams instead."),
+    ] = None
+    columns: Annotated[int, typer.Option(min=1, help="Of each of these streams.")] = 1
+    shards: Annotated[int, typer.Option(min=1, help="That learn them, each a process.")] = 1
+
+
 @app.command(epilog=EXAMPLES)
+@grouped
 def bench(
     name: Annotated[str | None, typer.Argument(help="A workload (default: all of them).")] = None,
     to: Annotated[Path | None, typer.Option("--json", help="Write the numbers to a file.")] = None,
@@ -40,12 +55,8 @@ def bench(
         int, typer.Option("--threads", min=1, help="Cores that every program may use.")
     ] = 1,
     listed: Annotated[bool, typer.Option("--list", help="Show the workloads and stop.")] = False,
-    streams: Annotated[
-        int | None,
-        typer.Option(min=64, help="With fleet: `rmcvi fleet` on so many streams instead."),
-    ] = None,
-    columns: Annotated[int, typer.Option(min=1, help="Of each of these streams.")] = 1,
-    shards: Annotated[int, typer.Option(min=1, help="That learn them, each a process.")] = 1,
+    *,
+    size: FleetSize,
 ) -> int:
     """Measure speed: workloads whose programs take turns, warm, in one run.
 
@@ -59,10 +70,12 @@ def bench(
         return 0
     if name is not None and name not in WORKLOADS:
         raise Refusal(f"NAME: got {name!r}, expected one of {', '.join(WORKLOADS)}")
-    if streams is not None:
+    if size.streams is not None:
         if name != "fleet":
-            raise Refusal(f"--streams: got {streams} for {name}, expected it with fleet")
-        outcome = fleet_of(streams, columns, shards)  # its processes keep to a core each
+            raise Refusal(f"--streams: got {size.streams} for {name}, expected it with fleet")
+        outcome = fleet_of(
+            size.streams, size.columns, size.shards
+        )  # its processes keep to a core each
         _print(console, outcome)
         if to is not None:
             to.write_text(json.dumps(outcome.to_json(), indent=1) + "\n")

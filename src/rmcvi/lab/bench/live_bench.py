@@ -103,8 +103,9 @@ class _Publisher:
 
     def __init__(self, port: int):
         from paho.mqtt import client
+        from paho.mqtt.enums import CallbackAPIVersion
 
-        self._client = client.Client(client.CallbackAPIVersion.VERSION2, "bench")
+        self._client = client.Client(CallbackAPIVersion.VERSION2, "bench")
         self._client.max_queued_messages_set(0)
         self._client.max_inflight_messages_set(INFLIGHT)
         self._client.connect("127.0.0.1", port)

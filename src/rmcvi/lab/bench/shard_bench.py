@@ -17,8 +17,8 @@ import numpy as np
 from rmcvi.app.cli.simulate import rhythm
 from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.plan import FleetPlan
-from rmcvi.app.fleet.shard import Told
 from rmcvi.app.fleet.store import Store
+from rmcvi.app.fleet.told import Told
 from rmcvi.app.run.plan import make_plan
 from rmcvi.app.sources import first_stream, read
 from rmcvi.lab.bench.measure import Outcome, Target

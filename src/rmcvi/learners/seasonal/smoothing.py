@@ -59,7 +59,8 @@ class Smoothing(eqx.Module):
     def unknown(cls, size: int) -> "Smoothing":
         """Nothing seen."""
         rows = SmallRegression.around(jnp.broadcast_to(jnp.array(START), (TWO, size, len(START))))
-        return cls(rows, *[jnp.zeros((TWO, size))] * 5, jnp.zeros(size))
+        zeros = jnp.zeros((TWO, size))
+        return cls(rows, zeros, zeros, zeros, zeros, zeros, jnp.zeros(size))
 
     @property
     def unit(self) -> Float[Array, "2 dy"]:

@@ -8,7 +8,7 @@ from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.opened import OpenedFleet
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.remote import as_directory
-from rmcvi.app.fleet.shard import Told
+from rmcvi.app.fleet.told import Told
 from rmcvi.app.run.speech import printable, say
 from rmcvi.app.run.stopper import Interrupted, Stopper
 

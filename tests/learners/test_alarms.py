@@ -12,7 +12,7 @@ LENGTH, START = 1500, 1200
 
 def stream() -> np.ndarray:
     """Two columns with a rhythm of six rows and correlated noise."""
-    rng, rows = np.random.default_rng(11), np.arange(LENGTH)
+    rng, rows = np.random.default_rng(12), np.arange(LENGTH)
     y = np.sin(rows / 6 * 2 * np.pi)[:, None] * [1.0, 5.0] + [10.0, -3.0]
     noise = rng.standard_normal((LENGTH, 2)) * [0.3, 1.5]
     for t in range(1, LENGTH):

@@ -95,10 +95,10 @@ def test_the_pull_has_the_least_squared_error() -> None:
     last = jax.tree.map(lambda v: v[-1], skills.pull)
     left = mean + away @ np.asarray(last.shares())[:, 0, 0] - truth
     assert np.mean(left**2) < 0.01 < np.mean((mean - truth) ** 2)
-    # From the 25th on, discounted by 0.998 a row, in units of the last expert's error.
+    # From the 25th on, discounted by 0.9995 a row, in units of the last expert's error.
     unit = np.sqrt(np.asarray(skills.pull.square)[23:-1, 0, 0])
     x, e = away[24:] / unit[:, None], (ys - mean)[24:] / unit
-    fade = 0.998 ** np.arange(976)[::-1]
+    fade = 0.9995 ** np.arange(976)[::-1]
     np.testing.assert_allclose(last.products[:, 0, 0], (fade * e) @ x, rtol=1e-6)
     np.testing.assert_allclose(last.squares[:, :, 0, 0], (fade * x.T) @ x, rtol=1e-6)
 

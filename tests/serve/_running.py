@@ -81,7 +81,7 @@ class Running:
 
 
 def shown(port: int, folder: Path) -> str:
-    """The page as a browser has made it, once it has rows."""
+    """The page as a browser has made it, once it has rows and charts."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("Debian's chromium is not installed")
@@ -92,12 +92,13 @@ def shown(port: int, folder: Path) -> str:
         "--disable-gpu",
         "--dump-dom",
     ]
+    words += ["--window-size=1200,4000"]  # charts are drawn where they can be seen
     words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
     page = ""
-    for _ in range(5):  # virtual time may be up before a busy machine has answered
+    for _ in range(10):  # virtual time may be up before a busy machine has answered
         page = subprocess.run(
             [program, *words], capture_output=True, text=True, timeout=120.0
         ).stdout
-        if "data-rows" in page:
+        if "data-rows" in page and "<canvas" in page:
             break
     return page

@@ -127,7 +127,7 @@ def test_what_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 SMALL = "from rmcvi.app.serve import parts; parts.LEAST, parts.OFTEN = 20_000, 0.01"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_between_two_parts(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     """When a file is renewed, and the checkpoint's place is in the old one: each row once."""
     (tmp_path / "cheap_fleet.py").write_text(CHEAP)

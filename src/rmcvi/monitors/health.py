@@ -1,9 +1,11 @@
 """Is the learner well? Alarms from running means, and two remedies: smaller steps, better times.
 
-Stability is judged by the log score per observed coordinate: its mean over a short memory against
-its mean over a long one, and against a yardstick that knows no model, the running mean and
-variance of the observations. A learner that deteriorates, or stays below the yardstick without
-getting better, takes steps half as long, again and again until it is well; then they grow back.
+Stability is judged by the log score per observed coordinate, less that of a yardstick that knows no
+model, the running mean and variance of the observations: its mean over a short memory against zero
+and against its mean over a long one. (The score alone falls whenever a stream is less predictable
+for a while, as under stochastic volatility; the yardstick's falls as well.) A learner that
+deteriorates, or stays below the yardstick without getting better, takes steps half as long, again
+and again until it is well; then they grow back.
 If the shortest steps do not help it is lost, and goes back to the parameters of its best time.
 """
 
@@ -90,7 +92,9 @@ class HealthState(eqx.Module):
     count: Int[Array, ""]
     """Scores seen."""
     recent: Float[Array, ""]
+    """Recent mean score."""
     usual: Float[Array, ""]
+    """Mean, over the long memory, of scores less the yardstick's."""
     yardstick: Float[Array, ""]
     """Recent mean score of the running mean and variance."""
     mean: Float[Array, "dy"]
@@ -222,7 +226,7 @@ class Health(eqx.Module):
         new = HealthState(
             count=state.count + 1,
             recent=follow(state.recent, score, self.recent),
-            usual=follow(state.usual, score, self.usual),
+            usual=follow(state.usual, score - naive, self.usual),
             yardstick=follow(state.yardstick, naive, self.recent),
             mean=observations.mean,
             variance=observations.variance,
@@ -237,7 +241,6 @@ class Health(eqx.Module):
         return tree.where(known, new, state)
 
     def _unstable(self, state: HealthState) -> Bool[Array, ""]:
-        worse = state.recent < state.usual - self.tolerance
-        poor = state.recent < state.yardstick - self.tolerance
-        stuck = poor & (state.recent <= state.usual)
+        worse = state.merit < state.usual - self.tolerance
+        stuck = (state.merit < -self.tolerance) & (state.merit <= state.usual)
         return (state.count >= self.warmup) & (worse | stuck)

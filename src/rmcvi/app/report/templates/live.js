@@ -201,13 +201,14 @@ function series(column, k, { x, next, spans }) {
   return [x, ...["low", "high", "mean", "value"].map(before), ...["low", "high", "mean"].map((part) => nothing.concat(after(part)))];
 }
 
-// A chart is made when it is first seen, and drawn again only while it is.
+// The first charts are made at once, others when they are first seen; drawn again only while they are.
+const FIRST = 8;
 const seen = new IntersectionObserver((entries) => {
   entries.forEach((entry) => { const own = charts.find(({ plot }) => plot === entry.target); if (own) own.visible = entry.isIntersecting; });
   soon();
 }, { rootMargin: "200px" });
 
-function place(column) {
+function place(column, k) {
   const host = make("figure", undefined, "chart");
   const unit = about.units && about.units[column];
   host.append(make("figcaption", unit && !column.includes(unit) ? `${column} [${unit}]` : column));
@@ -215,7 +216,7 @@ function place(column) {
   host.append(plot);
   byId("charts").append(host);
   seen.observe(plot);
-  return { plot, column, drawing: null, visible: false };
+  return { plot, column, drawing: null, visible: k < FIRST };
 }
 
 function draw(own, k, at) {

@@ -109,7 +109,7 @@ clean:
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt uv
 
 .venv/.app: $(PINS) | .venv/bin/uv
-	$(INSTALL) -e '.[app]'
+	$(INSTALL) -e '.[serve]'
 	@touch $@
 
 # What is imported is compiled once, by all cores, and not by every process of the tests; of what is

@@ -147,6 +147,8 @@ def test_simulate_writes_csv(capsys: Any, tmp_path: Path) -> None:
     assert len({row["y2"] for row in rows[9:14]}) == 1 != len({row["y2"] for row in rows[8:14]})
     call(capsys, *words, "--fail", "y2:10:5:freeze", "--out", tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == done.out
+    assert "--force" in call(capsys, *words, "--out", tmp_path / "a.csv").err
+    assert (tmp_path / "a.csv").read_text() == done.out
     assert call(capsys, *words, "--fail", "y2:10").status == 2
     assert "did you mean 'freeze'" in call(capsys, *words, "--fail", "y1:1:5:freez").err
     assert "'y1', 'y2'" in call(capsys, *words, "--fail", "z:1:5:freeze").err

@@ -76,7 +76,9 @@ class LearnOptions:
     season: Seasons = None
     model: Annotated[
         str | None,
-        typer.Option(help="A name as in `rmcvi learn --help`, my.toml, or my_module:make."),
+        typer.Option(
+            help="seasonal, another model (the guide lists them), my.toml, my_module:make."
+        ),
     ] = "seasonal"
     level: Level = 0.9
     seed: Seed = 0

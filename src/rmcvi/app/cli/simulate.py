@@ -52,6 +52,7 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option(help="File to write (default: standard output).")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     *,
     size: Size,
 ) -> None:
@@ -61,6 +62,8 @@ def simulate(
     """
     if not 0.0 <= missing < 1.0:
         raise Refusal(f"--missing: got {missing:g}, expected a share of at least 0 and below 1")
+    if out is not None and out.exists() and not force:
+        raise Refusal(f"{out}: is there already, expected another --out or --force to replace it")
     failures = [Failure.parse(text) for text in fail or []]
     hidden, values = _draw(model, size)
     names = [f"y{i + 1}" for i in range(values.shape[1])]

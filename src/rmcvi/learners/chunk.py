@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import AbstractLearner, Prediction
 from rmcvi.core import tree
+from rmcvi.core.compiled import compiled
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.lanes import rarely
 from rmcvi.learners.monitors import Monitors, Values, watch
@@ -96,8 +97,9 @@ class Program:
         return unpack(np.asarray(results)[:count], self._learner.dim_obs)
 
     def _run(self, leaves: tuple[Array, ...], count: int, stop: Alarm) -> Any:
-        numbers = np.int32(count), np.int32(stop), self._strict
-        return _advance(self._fixed, leaves, self.arrays, self._rows, *numbers)
+        return self._program(
+            leaves, self.arrays, self._rows, np.int32(count), np.int32(stop), self._strict
+        )
 
     def _find_strict(self) -> np.ndarray:
         """Which arrays never hold NaN: those that do not after a row of nothing."""
@@ -106,9 +108,9 @@ class Program:
         begin = self._learner.init(jax.random.key(0)), Watch.fresh(d)
         leaves = raw_leaves(jax.tree.leaves(begin))
         before, doubted = strict_leaves(leaves), np.zeros(len(leaves), bool)
-        after, *_ = _advance(
-            self._fixed, leaves, self.arrays, nothing, np.int32(1), np.int32(0), doubted
-        )
+        given = leaves, self.arrays, nothing, np.int32(1), np.int32(0), doubted
+        self._program = compiled(_advance, self._fixed, given)
+        after, *_ = self._program(*given)
         return np.array(before) & np.array(strict_leaves(after))
 
 
@@ -153,8 +155,9 @@ class Fixed:
     def __init__(self, static: PyTree, arrays: Any, tree: Any, kinds: tuple[str | None, ...]):
         self.static, self.arrays, self.tree, self.kinds = static, arrays, tree, kinds
         leaves, structure = jax.tree.flatten(static)
-        self._key = (tuple(leaves), structure, arrays, tree, kinds)
-        self._hash = hash(self._key)
+        self.parts = (tuple(leaves), structure, arrays, tree, kinds)
+        """All of it, to be compared and to be told."""
+        self._hash = hash(self.parts)
 
     @classmethod
     def of(
@@ -175,7 +178,7 @@ class Fixed:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Fixed) and self._key == other._key)
+        return self is other or (isinstance(other, Fixed) and self.parts == other.parts)
 
     def unflatten(self, leaves: Any) -> tuple[PyTree, Watch]:
         """The learner's state and what is remembered besides; keys travel as numbers."""
@@ -198,7 +201,6 @@ def _parameters(fixed: Fixed, leaves: tuple[Array, ...], arrays: list[Array]) ->
     return fixed.learner(arrays).parameters(fixed.unflatten(leaves)[0])
 
 
-@partial(jax.jit, static_argnums=0)
 def _advance(
     fixed: Fixed,
     leaves: tuple[Array, ...],

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import AbstractLearner
+from rmcvi.core.compiled import compiled
 from rmcvi.core.lanes import rarely
 from rmcvi.learners.chunk import Fixed, Watch, learn_row, raw_leaves
 from rmcvi.learners.soundness import strict_leaves
@@ -39,6 +40,11 @@ class Layout(NamedTuple):
     shapes: tuple[tuple[tuple[int, ...], str], ...]
     limit: float
     """Anomaly above which a row has an alarm."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """All of it, to be told."""
+        return (self.fixed.parts, *self[1:])
 
     def open(self, leaves: Sequence[Array]) -> tuple[PyTree, Watch, Tally]:
         """The arrays of a stream as what they are."""
@@ -95,11 +101,11 @@ class Block:
         self._layout = Layout(
             fixed, size, jax.tree.structure(tally), shapes, 1.0 / (1.0 + sensitivity)
         )
-        self.fresh = np.asarray(_packed(self._layout, [v[None] for v in whole]))[0]
+        self.fresh = np.asarray(_packed(self._layout, [np.asarray(v)[None] for v in whole]))[0]
         """A stream of which nothing was seen."""
         fitting = max(CACHE // self.fresh.nbytes, 1)
         self.lanes = min(MOST, max(LEAST, 1 << (fitting.bit_length() - 1)))
-        self._strict = np.zeros(len(leaves), bool)
+        self._strict, self._program = np.zeros(len(leaves), bool), None
         if not compiled:
             return
         nothing = np.full((1, self.lanes, self.width), np.nan)
@@ -130,8 +136,10 @@ class Block:
         """
         given = np.zeros((STEPS, *rows.shape[1:]))
         given[: len(rows)] = rows
-        numbers = counts.astype(np.int32), self._strict
-        after, told, done = _advance(self._layout, streams, self._arrays, given, *numbers)
+        whole = streams, self._arrays, given, counts.astype(np.int32), self._strict
+        if self._program is None:
+            self._program = compiled(_advance, self._layout, whole, donate=(0,))
+        after, told, done = self._program(*whole)
         return np.asarray(after), np.asarray(told)[: len(rows)], np.asarray(done)
 
     def open(self, stream: np.ndarray) -> tuple[PyTree, Watch, Tally]:
@@ -166,7 +174,6 @@ def _nothing_seen(dim: int) -> tuple[Watch, Tally]:
     return Watch.fresh(dim), Tally.fresh(dim)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _advance(
     layout: Layout,
     streams: Float[Array, "lanes words"],

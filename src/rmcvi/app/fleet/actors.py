@@ -100,6 +100,7 @@ def run(
                     waiting[actors[number].learn.remote()] = number
             yield list(told.values())
     finally:
-        going = [actors[number].stop.remote() for number in waiting.values()]
+        busy = [number for number in waiting.values() if not told[number].doing]
+        going = [actors[number].stop.remote() for number in busy]
         ray.wait(going, num_returns=len(going), timeout=60.0) if going else None
         ray.shutdown()

@@ -95,7 +95,7 @@ class OpenedFleet:
         """Reads the streams of a group."""
         size = len(self.fleet.groups[group])
         if size not in self._blocks:
-            learner = replace(self._plan, columns=self._plan.columns[:size]).live().learner
+            learner = replace(self._plan, columns=self._plan.columns[:size]).built()
             self._blocks[size] = Block(learner, self._plan.seed, compiled=False)
         return self._blocks[size]
 

@@ -9,8 +9,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rmcvi.app.fleet.remote import Published, read_plan
@@ -23,6 +25,8 @@ from rmcvi.learners import CheckpointError
 
 AGAIN = 3
 """Times that a shard is started again without having come further."""
+PATIENCE = 60.0
+"""Seconds that a shard has to finish its batch; what it has not saved is done again later."""
 LOOK = 0.2
 """Seconds between two looks at whether somebody asked us to stop."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
@@ -122,8 +126,10 @@ def run(
             yield [w.told for w in workers]
     finally:
         for worker in workers:
-            worker.process.terminate()  # they save, then end
+            worker.process.terminate()  # they save, then end; at once if they only prepare
         for worker in workers:
+            worker.process.join(PATIENCE)
+            worker.process.kill()
             worker.process.join()
 
 
@@ -134,7 +140,6 @@ def work(
     asked: list[int] = []
     _keep_to_a_core(number)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's goes to all; who started us says
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     parent = os.getppid()
     try:
         shard = open_shard(place, number, model)
@@ -145,12 +150,20 @@ def work(
             if asked or os.getppid() != parent:
                 progress.close()
                 break
+            # The compiler hears of no signal until it is done; and there is nothing to be saved.
+            gentle = not told.doing
+            signal.signal(signal.SIGTERM, partial(_ask, asked) if gentle else signal.SIG_DFL)
             pipe.send(vars(told))
         shard.close()
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:  # it would meet the same again
         pipe.send(sentence(number, error))
+
+
+def _ask(asked: list[int], number: int, frame: FrameType | None) -> None:
+    del frame
+    asked.append(number)
 
 
 def _keep_to_a_core(number: int) -> None:

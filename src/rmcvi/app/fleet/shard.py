@@ -113,7 +113,7 @@ class Shard:
 
     def _table(self, columns: int) -> Streams:
         """For streams of so many columns; other shards find the program in the cache."""
-        learner = replace(self.plan, columns=self.plan.columns[:columns]).live().learner
+        learner = replace(self.plan, columns=self.plan.columns[:columns]).built()
         with compiling():
             return Streams(learner, self.plan.seed, self._sensitivity)
 

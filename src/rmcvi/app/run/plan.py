@@ -25,6 +25,7 @@ from rmcvi.app.sources import (
     calendar_names,
     read,
 )
+from rmcvi.contract import AbstractLearner
 from rmcvi.learners import Live
 from rmcvi.version import __version__
 
@@ -167,12 +168,16 @@ class Plan:
         """The same with other options."""
         return replace(self, options=self.options | options)
 
-    def live(self) -> Live:
-        """A learner that knows nothing yet."""
+    def built(self) -> AbstractLearner:
+        """The learner, without a state."""
         sizes = len(self.columns), len(self.inputs)
         season = Season(*self.options.get("season", [None]))
         laws = emission.emissions_of(self.options.get("emission", []), self.columns)
-        learner, _ = zoo.build(self.options["model"], *sizes, self.level, season, laws)
+        return zoo.build(self.options["model"], *sizes, self.level, season, laws)[0]
+
+    def live(self) -> Live:
+        """A learner that knows nothing yet."""
+        learner = self.built()
         try:
             return Live(
                 self.columns,

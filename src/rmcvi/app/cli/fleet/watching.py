@@ -58,5 +58,5 @@ def _watch(progress: Iterable[list[Told]], stopper: Stopper, quiet: bool) -> lis
     if line:
         say("")
     if stopper.asked():
-        say("Stopping: each shard finishes its batch, which may have to be compiled, and saves.")
+        say("Stopping." if doing else "Stopping: each shard finishes its batch and saves.")
     return told

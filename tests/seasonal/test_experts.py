@@ -32,10 +32,10 @@ def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Ar
     def row(skill, given):
         location, deviation, y = given
         laws = LocationScale(location[:, None], deviation[:, None])
-        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), jnp.zeros(1, int))
+        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), jnp.zeros(1))
         here = skill.at(experts)
         mixed = here.mixed(experts, one, walk, 6, quantile(0.95, 6))
-        new = score(here, experts, y[None], one, walk, SETTINGS, LEVEL).skill
+        new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
         told = new.weights(experts)[:, 0], mixed.mean[0], mixed.away[:, 0]
         skill = skill.put(new, experts.here)
         return skill, (skill, *told)
@@ -64,14 +64,19 @@ def test_an_expert_that_falls_silent_does_not_lead() -> None:
     rng, one, walk = np.random.default_rng(3), jnp.ones(1), RandomWalk.unknown(1)
     laws = LocationScale(jnp.array([[0.0], [3.0], [jnp.nan]]), jnp.ones((3, 1)))
     valid = jnp.array([[True], [True], [False]])
-    experts = Experts(laws, (False,) * 3, valid, jnp.zeros(1, int))
+    experts = Experts(laws, (False,) * 3, valid, jnp.zeros(1))
     skill = eqx.tree_at(
         lambda s: s.scores, Skill.unknown(3, 1), replace_fn=lambda v: v.at[:2].set(-12.0)
-    ).at(experts)
-    learn = jax.jit(lambda s, y: score(s, experts, y[None], one, walk, SETTINGS, LEVEL).skill)
+    )
+
+    @jax.jit
+    def learn(skill, y):
+        new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
+        return skill.put(new, experts.here)
+
     for y in rng.standard_normal(300):
         skill = learn(skill, jnp.asarray(y))
-    assert skill.weights(experts)[0, 0] > 0.999
+    assert skill.at(experts).weights(experts)[0, 0] > 0.999
 
 
 def test_widths_become_right() -> None:

@@ -396,7 +396,7 @@ class Reference:
             for profile, visits, gain in zip(
                 model.profiles, self.visits, (0.05, 0.1), strict=False
             ):
-                h = t % len(profile)
+                h, gain = t % len(profile), 0.3 if len(profile) < 24 else gain
                 profile[h, i] += max(1 / visits[h, i], gain) * (path.m[i] - profile[h, i])
         if teaches:
             B = np.hstack([np.eye(d), -a.F])

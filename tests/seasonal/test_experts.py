@@ -11,7 +11,7 @@ from rmcvi.core.student import quantile
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Experts, Skill, score
+from rmcvi.learners.seasonal.experts import Experts, Skill, place_of, score
 from rmcvi.learners.seasonal.pull import Pull
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.trial import Trial
@@ -160,3 +160,20 @@ def test_the_longest_trial() -> None:
     assert (late.number, late.horizon[0]) == (128, 512.0)
     late, _ = _onward(late, component, walk)
     assert (late.number, late.horizon[0], late.walk.last[0]) == (129, 3.0, 7.0)
+
+
+def test_horizons_beyond_the_next_row_share_their_bins() -> None:
+    """Bins 1, 2-3, 4-7, .., the last without end; what is said goes from one to the next in steps
+    no larger than the logarithm's, and the next row has a bin of its own.
+    """
+    horizons = np.arange(1, 700)
+    none = LocationScale(jnp.zeros((1, 699)), jnp.ones((1, 699)))
+    place = place_of(jnp.asarray(horizons, float))
+    experts = Experts(none, (False,), jnp.ones((1, 699), bool), place)
+    np.testing.assert_array_equal(experts.bins, np.minimum(np.log2(horizons + 1e-9).astype(int), 9))
+    kinks = jnp.arange(10.0)[:, None] ** 2 + jnp.zeros((10, 699))
+    skill = eqx.tree_at(lambda s: s.cover, Skill.unknown(1, 699), kinks)
+    said, middles = skill.between(experts).cover, np.log2(horizons[1:]) - 0.5
+    assert said[0] == 0.0
+    expected = np.interp(np.clip(middles, 1, 9), np.arange(10), np.arange(10.0) ** 2)
+    np.testing.assert_allclose(said[1:], expected, atol=2e-3)  # 1e-4 of a bin, at a slope of 17

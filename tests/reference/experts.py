@@ -261,15 +261,25 @@ class Record:
     def bin(horizon: float) -> int:
         return min(int(np.log2(max(horizon, 1)) + 1e-4), 9)
 
+    def near(self, values: np.ndarray, horizon: float) -> np.ndarray:
+        """By lines between the middles of the bins; the next row stands alone."""
+        if horizon < 2 - 1e-4:
+            return values[0]
+        middle = np.clip(np.log2(horizon) - 0.5 + 1e-4, 1, 9)
+        k = min(int(middle), 8)
+        return values[k] + (middle - k) * (values[k + 1] - values[k])
+
     def mix(
         self, said: list[Opinion | None], scale: float, at: LastValue, horizon: float, level: float
     ) -> Mixture:
-        k = self.bin(horizon)
         who = [j for j, opinion in enumerate(said) if opinion is not None]
         opinions = [opinion for opinion in said if opinion is not None]
-        weights = np.exp(self.scores[k, who] - self.scores[k, who].max())
+        scores = self.near(self.scores, horizon)[who]
+        weights = np.exp(scores - scores.max())
         weights /= weights.sum()
-        wide = np.array([o.deviation for o in opinions]) * np.exp(self.width[k, who])
+        wide = np.array([o.deviation for o in opinions]) * np.exp(
+            self.near(self.width, horizon)[who]
+        )
 
         def quantile(q, room: float):
             low, high = at.bounds(room)
@@ -279,14 +289,15 @@ class Record:
             return total
 
         mean = np.mean(quantile(NODES, 1.0))
-        shares = nearest(self.squares[k] + 20 * np.eye(2), self.products[k])
+        sums = self.near(self.squares, horizon), self.near(self.products, horizon)
+        shares = nearest(sums[0] + 20 * np.eye(2), sums[1])
         ends = at.bounds(1.0)
         places = [None if o is None else o.location for o in said[-2:]]
         if at.candidate is not None:
             places[-1] = at.candidate  # as it came, also if it was doubted
         away = np.array([0.0 if v is None else np.clip(v, *ends) - mean for v in places])
         pulled = float(mean + shares @ away)
-        half = student.ppf(0.5 + level / 2, NU) * np.exp(self.cover[k])
+        half = student.ppf(0.5 + level / 2, NU) * np.exp(self.near(self.cover, horizon))
         ends = float(quantile(-half, 10.0)), float(quantile(half, 10.0))
         band = pulled, min(ends[0], pulled), max(ends[1], pulled)
         return Mixture(who, weights, wide, opinions, scale, float(mean), away, band)

@@ -150,11 +150,12 @@ class Reference:
             walk.wait()
         told = [self.look(model, model.path, self.t) for model in self.models]
         self.smooth(self.t)
+        before = deepcopy(self.records)
         out, far = self.predict(y, told, started)
         near = [i for i in range(self.d) if self.walks[i].gap < 2 and self.walks[i].repeats < 24]
         seen = [i for i in near if self.known[i] and not np.isnan(y[i])]
         self.nonlinear.learn(self.errors(self.models[1], told[1], y)[0], seen)
-        self.judge_trial(y, [a.lever for a in told])
+        self.judge_trial(y, [a.lever for a in told], before)
         for record in self.records:
             record.settle()
         belief = np.array([w.belief(v, f) for w, v, f in zip(self.walks, y, far, strict=True)])
@@ -306,8 +307,10 @@ class Reference:
         out = dict(zip(("mean", "low", "high"), np.array(bands).T, strict=True))
         return out | {"log_score": np.array(sum(log) if log else np.nan)}, far
 
-    def judge_trial(self, y: np.ndarray, levers: list[np.ndarray]) -> None:
-        """The forecast under way goes on one row, and the record of its horizon with it."""
+    def judge_trial(self, y: np.ndarray, levers: list[np.ndarray], before: list[Record]) -> None:
+        """The forecast under way goes on one row, and the record of its horizon with it; what it
+        says rests on the records `before` the row.
+        """
         d, then = self.d, self.then
         if then is None:
             return
@@ -324,7 +327,7 @@ class Reference:
             said = then.opinions(told, i, True, walk.last, horizon)
             said[len(told) : len(told)] = [None] * 3
             said.insert(-1, None)
-            mixture = record.mix(said, self.scale[i], walk, horizon, self.level)
+            mixture = before[i].mix(said, self.scale[i], walk, horizon, self.level)
             record.learn(mixture, y[i], horizon, self.level)
         then.t += 1
         for model, a in zip(then.models, told, strict=True):
@@ -393,7 +396,7 @@ class Reference:
             for profile, visits, gain in zip(
                 model.profiles, self.visits, (0.05, 0.1), strict=False
             ):
-                h = t % len(profile)
+                h, gain = t % len(profile), 0.3 if len(profile) < 24 else gain
                 profile[h, i] += max(1 / visits[h, i], gain) * (path.m[i] - profile[h, i])
         if teaches:
             B = np.hstack([np.eye(d), -a.F])

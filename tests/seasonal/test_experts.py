@@ -11,7 +11,7 @@ from rmcvi.core.student import quantile
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Experts, Skill, score
+from rmcvi.learners.seasonal.experts import Experts, Skill, place_of, score
 from rmcvi.learners.seasonal.pull import Pull
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.trial import Trial
@@ -32,10 +32,10 @@ def judged(skill: Skill, locations: jax.Array, deviations: jax.Array, ys: jax.Ar
     def row(skill, given):
         location, deviation, y = given
         laws = LocationScale(location[:, None], deviation[:, None])
-        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), jnp.zeros(1, int))
+        experts = Experts(laws, (False, False), jnp.ones((2, 1), bool), jnp.zeros(1))
         here = skill.at(experts)
         mixed = here.mixed(experts, one, walk, 6, quantile(0.95, 6))
-        new = score(here, experts, y[None], one, walk, SETTINGS, LEVEL).skill
+        new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
         told = new.weights(experts)[:, 0], mixed.mean[0], mixed.away[:, 0]
         skill = skill.put(new, experts.here)
         return skill, (skill, *told)
@@ -64,14 +64,19 @@ def test_an_expert_that_falls_silent_does_not_lead() -> None:
     rng, one, walk = np.random.default_rng(3), jnp.ones(1), RandomWalk.unknown(1)
     laws = LocationScale(jnp.array([[0.0], [3.0], [jnp.nan]]), jnp.ones((3, 1)))
     valid = jnp.array([[True], [True], [False]])
-    experts = Experts(laws, (False,) * 3, valid, jnp.zeros(1, int))
+    experts = Experts(laws, (False,) * 3, valid, jnp.zeros(1))
     skill = eqx.tree_at(
         lambda s: s.scores, Skill.unknown(3, 1), replace_fn=lambda v: v.at[:2].set(-12.0)
-    ).at(experts)
-    learn = jax.jit(lambda s, y: score(s, experts, y[None], one, walk, SETTINGS, LEVEL).skill)
+    )
+
+    @jax.jit
+    def learn(skill, y):
+        new = score(skill, experts, y[None], one, walk, SETTINGS, LEVEL).skill
+        return skill.put(new, experts.here)
+
     for y in rng.standard_normal(300):
         skill = learn(skill, jnp.asarray(y))
-    assert skill.weights(experts)[0, 0] > 0.999
+    assert skill.at(experts).weights(experts)[0, 0] > 0.999
 
 
 def test_widths_become_right() -> None:
@@ -155,3 +160,20 @@ def test_the_longest_trial() -> None:
     assert (late.number, late.horizon[0]) == (128, 512.0)
     late, _ = _onward(late, component, walk)
     assert (late.number, late.horizon[0], late.walk.last[0]) == (129, 3.0, 7.0)
+
+
+def test_horizons_beyond_the_next_row_share_their_bins() -> None:
+    """Bins 1, 2-3, 4-7, .., the last without end; what is said goes from one to the next in steps
+    no larger than the logarithm's, and the next row has a bin of its own.
+    """
+    horizons = np.arange(1, 700)
+    none = LocationScale(jnp.zeros((1, 699)), jnp.ones((1, 699)))
+    place = place_of(jnp.asarray(horizons, float))
+    experts = Experts(none, (False,), jnp.ones((1, 699), bool), place)
+    np.testing.assert_array_equal(experts.bins, np.minimum(np.log2(horizons + 1e-9).astype(int), 9))
+    kinks = jnp.arange(10.0)[:, None] ** 2 + jnp.zeros((10, 699))
+    skill = eqx.tree_at(lambda s: s.cover, Skill.unknown(1, 699), kinks)
+    said, middles = skill.between(experts).cover, np.log2(horizons[1:]) - 0.5
+    assert said[0] == 0.0
+    expected = np.interp(np.clip(middles, 1, 9), np.arange(10), np.arange(10.0) ** 2)
+    np.testing.assert_allclose(said[1:], expected, atol=2e-3)  # 1e-4 of a bin, at a slope of 17

@@ -41,6 +41,9 @@ RELATIVE, ABSOLUTE = 0.05, 0.002
 streams are chaotic. What the READMEs claim is coarser than this."""
 ROUNDED = 1e-3
 """Expected numbers are kept to four digits or more."""
+CHAOTIC = {"log_score.lstm": 0.02, "log_score.ovsmc": 0.2}
+"""Log scores of the air-quality year that rounding decides: a change of the data by a millionth
+moves them by a third of this (.006 and .06)."""
 FACTOR = 2.0
 """Ratios of times differ by about half between runs on a shared machine (benchmarks/README.md)."""
 RATIOS = frozenset(
@@ -135,7 +138,7 @@ def _apart(want: list[Any], got: list[Any], where: str, key: str) -> Iterator[st
             yield f"{where}: got {b:.4g}, expected {a:.4g} within a factor of {FACTOR:.0f}"
         return
     if want[1] is None or got[1] is None:
-        allowed = max(RELATIVE * abs(a), ABSOLUTE)
+        allowed = max(RELATIVE * abs(a), ABSOLUTE, CHAOTIC.get(where, 0.0))
     else:
         allowed = STANDARD_ERRORS * float(np.hypot(want[1], got[1])) + ROUNDED * abs(a)
     if not abs(a - b) <= allowed:

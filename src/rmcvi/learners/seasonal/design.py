@@ -16,6 +16,9 @@ OWN, CROSS, OTHER = 0.2, 0.1, 0.1
 """Prior standard deviations: own lag, lag of another column, anything else."""
 GAINS = (0.05, 0.1)
 """Least rate at which the profile of each period follows."""
+SHORT, FAST = 24, 0.3
+"""A season of fewer rows is one of quarters, months or days: it comes back after a week or a year,
+and changes in between, so that its profile follows at this rate at least."""
 FARTHEST = 1500
 """Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
 BOUND = 10.0
@@ -53,6 +56,12 @@ class Design(eqx.Module):
     def count(self) -> int:
         """Length of phi."""
         return self.lagged + self.seasonal + 1 + self.width
+
+    @property
+    def gains(self) -> tuple[float, ...]:
+        """Least rates of the profiles."""
+        pairs = zip(self.periods, GAINS, strict=False)
+        return tuple(FAST if period < SHORT else gain for period, gain in pairs)
 
     def mask(self, seasonal: bool) -> Float[Array, "k"]:
         """Which inputs a component uses."""

@@ -160,9 +160,7 @@ class Ensemble(eqx.Module):
         experts = jax.tree.map(lambda *v: jnp.stack(v), *both)
         walk, y = jax.tree.map(lambda *v: jnp.stack(v), *walks), jnp.stack(ys)
         scored = jax.vmap(
-            lambda experts, walk, y: score(
-                skill.at(experts), experts, y, scale, walk, self.settings, level
-            )
+            lambda experts, walk, y: score(skill, experts, y, scale, walk, self.settings, level)
         )(experts, walk, y)
         taught = jax.vmap(lambda e: e.here)(experts) & ~jnp.isnan(y)[:, None]
         for i in (1, 0):  # widths of further rows go with those of the next, which comes last

@@ -54,8 +54,13 @@ class Experts(eqx.Module):
     laws: LocationScale
     asinh: tuple[bool, ...] = eqx.field(static=True)
     valid: Bool[Array, "e dy"]
-    bins: Int[Array, "dy"]
-    """The bin of each column's horizon."""
+    place: Float[Array, "dy"]
+    """Of each column's horizon among the bins: 0 for the next row, k in the middle of bin k."""
+
+    @property
+    def bins(self) -> Int[Array, "dy"]:
+        """The bin of each column's horizon."""
+        return jnp.floor(self.place + 0.5).astype(int)
 
     @property
     def here(self) -> Bool[Array, "bins dy"]:
@@ -77,10 +82,10 @@ class Experts(eqx.Module):
         return jnp.stack([change(v, scale, a) for v, a in zip(rows, self.asinh, strict=True)])
 
 
-def bin_of(horizon: Float[Array, "dy"]) -> Int[Array, "dy"]:
-    """The bin of a horizon."""
-    bins = jnp.floor(jnp.log2(jnp.maximum(horizon, 1.0)) + 1e-4).astype(int)
-    return jnp.minimum(bins, BINS - 1)
+def place_of(horizon: Float[Array, "dy"]) -> Float[Array, "dy"]:
+    """The place of a horizon among the bins, on a logarithmic scale."""
+    place = jnp.log2(jnp.maximum(horizon, 1.0)) - (0.5 - 1e-4)
+    return jnp.where(place < 0.5, 0.0, jnp.clip(place, 1.0, BINS - 1.0))
 
 
 class Skill(eqx.Module):
@@ -112,6 +117,13 @@ class Skill(eqx.Module):
             return jnp.sum(jnp.where(here, values, 0.0), -2)
 
         return jax.tree.map(pick, self)
+
+    def between(self, experts: Experts) -> "Skill":
+        """At the experts' horizons, with a share of the nearest other bin: no jumps from one bin to
+        the next. The next row, of which more experts speak, has a bin that no other row shares.
+        """
+        share = jnp.maximum(1.0 - jnp.abs(jnp.arange(BINS)[:, None] - experts.place[None]), 0.0)
+        return jax.tree.map(lambda v: jnp.sum(jnp.broadcast_to(share, v.shape) * v, -2), self)
 
     def put(self, new: "Skill", taught: Bool[Array, "bins dy"]) -> "Skill":
         """With what is `new` at one horizon a column, where it was `taught`."""
@@ -247,7 +259,7 @@ def score(
     """Predict the row, and learn how the experts fared.
 
     Args:
-        skill: of the experts, at their horizons.
+        skill: of the experts.
         experts: what they say of the row.
         y: the row.
         scale: of asinh units.
@@ -257,7 +269,9 @@ def score(
     """
     nu, seen = settings.degrees, ~jnp.isnan(y)
     filled = jnp.where(seen, y, walk.last)
-    mixed = skill.mixed(experts, scale, walk, nu, quantile(0.5 * (1.0 + level), nu))
+    mixed = skill.between(experts).mixed(
+        experts, scale, walk, nu, quantile(0.5 * (1.0 + level), nu)
+    )
     errors = experts.transformed(to_asinh, filled, scale) - experts.laws.location
     errors = jnp.where(experts.valid, jnp.clip(errors / mixed.deviation, -1e4, 1e4), 0.0)
     slopes = experts.transformed(log_slope, filled, scale)
@@ -274,7 +288,7 @@ def score(
         log_score=jnp.where(jnp.any(seen), jnp.sum(density), jnp.nan),
         p_value=jnp.where(seen, p_value, jnp.nan),
     )
-    learned = skill.learn(experts, mixed, errors, logs, y, nu, level)
+    learned = skill.at(experts).learn(experts, mixed, errors, logs, y, nu, level)
     return Scored(prediction, density, far, learned)
 
 

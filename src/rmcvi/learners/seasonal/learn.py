@@ -14,7 +14,7 @@ from rmcvi.core.regression import Regression
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.companion import Companion
 from rmcvi.learners.seasonal.component import Component, Path
-from rmcvi.learners.seasonal.design import BOUND, GAINS, Design
+from rmcvi.learners.seasonal.design import BOUND, Design
 from rmcvi.learners.seasonal.level_shift import ENOUGH
 from rmcvi.learners.seasonal.predict import RowPrediction, extra_noise, standardised
 from rmcvi.learners.seasonal.settings import Settings
@@ -141,7 +141,7 @@ def _follow(
     """Profiles: p[phase] moves towards the value just seen."""
     profiles = []
     for profile, count, period, gain in zip(
-        component.profiles, columns.visits, design.periods, GAINS, strict=False
+        component.profiles, columns.visits, design.periods, design.gains, strict=True
     ):
         j, _ = design.places(phase, period)
         rate = jnp.maximum(1.0 / jnp.maximum(count[j], 1.0), gain)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Been, Component, Frozen, Pairs
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Experts, bin_of
+from rmcvi.learners.seasonal.experts import Experts, place_of
 from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.pull import SIMPLE
 from rmcvi.learners.seasonal.units import LocationScale, Units
@@ -114,5 +114,5 @@ def assemble(
         laws=LocationScale(location, deviation),
         asinh=asinh,
         valid=sound & (usable[None] | always[:, None]),
-        bins=bin_of(horizon),
+        place=place_of(horizon),
     )

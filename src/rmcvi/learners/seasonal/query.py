@@ -60,7 +60,7 @@ def _band(
         laws=laws,
         asinh=learner.ensemble.transforms,
         valid=jnp.where(known[None], components[:, None], lastly[:, None]),
-        bins=jnp.zeros(size, int),
+        place=jnp.zeros(size),
     )
     mixed = state.learned.skill.at(experts).mixed(
         experts, state.learned.columns.scale, walk, learner.ensemble.settings.degrees, half

@@ -90,7 +90,8 @@ def test_a_window_lengthened_in_mid_stream_soon_is_the_longer_one() -> None:
     """Values agree at once; gradients once the new window is full."""
     ys = stream(linear_model(), 10)
     _, exact, told = steps(rmcvi.RMCVI(**SETTINGS), ys, range(10))
-    recursion = rmcvi.RMCVI(**SETTINGS | dict(window=3))
+    settings: dict[str, Any] = SETTINGS | dict(window=3)
+    recursion = rmcvi.RMCVI(**settings)
     first, before, _ = steps(recursion, ys, range(4))
     recursion, state = eqx.filter_jit(recursion.lengthen)(first, T)
     state, grads, infos = steps(recursion, ys, range(4, 10), state)

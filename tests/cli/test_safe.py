@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -9,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from rmcvi.app.cli import main
 from rmcvi.app.run.directory import OURS, Directory
+from rmcvi.app.run.engine import Engine
 from tests.cli._runs import MODEL, Done, call, make_source, outputs
 
 ROWS = 120
@@ -275,3 +278,14 @@ def test_verify(bad: Path, capsys: Any) -> None:
         assert sentence in done.out and done.status == (sentence != "OK"), (name, done)
         assert contents(run) == before and "Traceback" not in done.err
         (run / name).write_bytes(kept[name])
+
+
+@pytest.mark.parametrize(("pending", "saves"), [(3, 1), (0, 0)])
+def test_a_checkpoint_that_was_too_dear_is_saved_while_waiting(pending: int, saves: int) -> None:
+    """No more rows may come: whoever waits for the checkpoint would wait for ever."""
+    engine, saved = object.__new__(Engine), Mock()
+    engine.plan = Mock(options={"checkpoint_every": 500})
+    engine.directory, engine.save = Mock(), saved
+    engine._taken, engine._pending, engine._saved, engine._cost = [], pending, -math.inf, 1e9
+    engine._learn()
+    assert saved.call_count == saves

@@ -31,6 +31,12 @@ def _stream(kind: str) -> tuple[LatentRate, np.ndarray]:
 
 
 @eqx.filter_jit
+def _start(expert):
+    """The first state, in one program."""
+    return expert.init(jax.random.key(1))
+
+
+@eqx.filter_jit
 def _run(expert, state, ys, mean, half):
     """Over a stream, from a state; one program for all that is asked of a kind."""
 
@@ -77,7 +83,7 @@ def _bootstrap(kind: str, ys: np.ndarray, seed: int) -> np.ndarray:
 def test_probabilities_are_those_of_a_particle_filter(kind):
     truth, ys = _stream(kind)
     expert, known = Expert(truth), [jnp.asarray(v) for v in CASES[kind][2:]]
-    state = expert.init(jax.random.key(1))
+    state = _start(expert)
     held = expert.estimator.freeze(state.learner, model=lambda m: jax.tree.leaves(m))
     state = eqx.tree_at(lambda s: s.learner, state, held)
     late = jnp.asarray(np.where(np.arange(ROWS) < FILTERED, ys, np.nan))
@@ -94,7 +100,7 @@ def test_parameters_are_learned(kind):
     """From starts that are off by a factor of five in the law and of two and a half in r."""
     _, ys = _stream(kind)
     expert, known = Expert(LatentRate(CASES[kind][1])), [jnp.asarray(v) for v in CASES[kind][2:]]
-    start = expert.init(jax.random.key(1))
+    start = _start(expert)
     state, (_, low, high) = _run(expert, start, jnp.asarray(ys), *known)
     learned = {k: float(v) for k, v in expert.parameters(state).items()}
     assert 0.90 < learned["persistence"] < 0.98

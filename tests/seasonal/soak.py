@@ -92,8 +92,8 @@ FAULTS: dict[str, Fault] = {
     "level + 10, to stay": Fault(lambda y, rng: y + 10.0, end=1.0),
     "level + 1e3, to stay": Fault(lambda y, rng: y + 1e3, end=1.0),
     "60 rows of 1e6": Fault(lambda y, rng: np.where(np.arange(len(y)) < 60, 1e6, y)),
-    "stuck": Fault(lambda y, rng: np.full_like(y, y[0]), 0.1, 0.8),
-    "dead": Fault(lambda y, rng: np.full_like(y, np.nan), 0.1, 0.8),
+    "stuck": Fault(lambda y, rng: np.full_like(y, y[0]), 0.1, 0.7),
+    "dead": Fault(lambda y, rng: np.full_like(y, np.nan), 0.1, 0.7),
     "dead, back 1e3 higher": Fault(
         lambda y, rng: np.where(np.arange(len(y)) < len(y) // 2, np.nan, y + 1e3), 0.1, 1.0
     ),
@@ -158,18 +158,44 @@ def _block(learner: Any, carry: Any, ys: jax.Array) -> tuple[Any, Sums]:
     return jax.vmap(stream, in_axes=(0, 1))(carry, ys)
 
 
-def soak(learner: Any, streams: np.ndarray) -> Sums:
-    """Sums of every block (blocks, streams, columns) for streams (rows, streams, columns)."""
+def soak(learner: Any, streams: np.ndarray, carry: Any = None) -> tuple[Any, Sums]:
+    """Sums of every block (blocks, streams, columns) for streams (rows, streams, columns).
+
+    From nothing, or from the carry after earlier rows, which comes first.
+    """
     rows, number, size = streams.shape
-    key = jax.random.key(0)
-    one = (learner.init(key), jnp.full(size, jnp.nan, float))
-    carry = jax.tree.map(lambda v: jnp.broadcast_to(v, (number, *v.shape)), one)
+    carry = nothing_learned(learner, number, size) if carry is None else carry
     found = []
     for begin in range(0, rows - BLOCK + 1, BLOCK):
         ys = jnp.asarray(streams[begin : begin + BLOCK], float)
         carry, sums = _block(learner, carry, ys)
         found.append(jax.tree.map(np.asarray, sums))
-    return Sums(*(np.stack(part).astype(float) for part in zip(*found, strict=True)))
+    return carry, Sums(*(np.stack(part).astype(float) for part in zip(*found, strict=True)))
+
+
+def nothing_learned(learner: Any, number: int, size: int) -> Any:
+    """What so many streams begin with."""
+    one = (learner.init(jax.random.key(0)), jnp.full(size, jnp.nan, float))
+    return jax.tree.map(lambda v: jnp.broadcast_to(v, (number, *v.shape)), one)
+
+
+def in_shifts(learner: Any, ordinary: np.ndarray, faults: np.ndarray) -> tuple[Sums, Sums]:
+    """Sums of ordinary streams, and of faulty ones of half their length, a half beside each half.
+
+    As many lanes in both shifts, so that one program serves: the last faulty stream may come twice.
+    """
+    (half, number), lanes = faults.shape[:2], ordinary.shape[1]
+    places = np.minimum(np.arange(2 * lanes), number - 1)
+    first, second = faults[:, places[:lanes]], faults[:, places[lanes:]]
+    carry, early = soak(learner, np.concatenate([ordinary[:half], first], 1))
+    fresh = nothing_learned(learner, 2 * lanes, ordinary.shape[2])
+    carry = jax.tree.map(lambda old, new: jnp.concatenate([old[:lanes], new[lanes:]]), carry, fresh)
+    _, late = soak(learner, np.concatenate([ordinary[half:], second], 1), carry)
+    pairs = [*zip(early, late, strict=True)]
+    return (
+        Sums(*(np.concatenate([a[:, :lanes], b[:, :lanes]]) for a, b in pairs)),
+        Sums(*(np.concatenate([a[:, lanes:], b[:, lanes:]], 1)[:, :number] for a, b in pairs)),
+    )
 
 
 def ratios(sums: Sums) -> np.ndarray:
@@ -195,10 +221,7 @@ def after(fault: Fault, blocks: int) -> list[int]:
 def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
     """Both tables."""
     learner = SeasonalLearner(COLUMNS, period=DAY, long_period=7 * DAY)
-    ordinary = plain(rows, 1)
-    # all streams at once: one program
-    everything = soak(learner, np.concatenate([ordinary, faulty(rows, 5)], 1))
-    found = Sums(*(part[:, : ordinary.shape[1]] for part in everything))
+    found, broken = in_shifts(learner, plain(rows, 1), faulty(rows // 2, 5))
     ratio, inside = ratios(found), coverage(found)
     told: dict[str, dict[str, dict[str, float]]] = {"plain": {}, "faults": {}}
     for i, name in enumerate(KINDS):
@@ -208,8 +231,7 @@ def main(rows: int) -> dict[str, dict[str, dict[str, float]]]:
             "coverage": float(inside[place]),
             "lost": float(found.lost[:, *place].sum()),
         }
-    found = Sums(*(part[:, ordinary.shape[1] :] for part in everything))
-    ratio = ratios(found)
+    found, ratio = broken, ratios(broken)
     healthy = np.sqrt(found.error[1:, :, -1].sum(0) / found.last[1:, :, -1].sum(0))
     for i, (name, fault) in enumerate(FAULTS.items()):
         blocks, place = after(fault, len(ratio)), divmod(i, COLUMNS - 1)

@@ -23,6 +23,7 @@ from rmcvi.app.serve.server import Service, tokens
 from rmcvi.app.serve.webhook import SIGNATURE, Webhook
 from tests.cli._runs import call
 from tests.fleet._fleets import CHEAP, MODEL
+from tests.serve._brokers import until
 from tests.serve._running import JSON, Running, ask, row, shown
 
 SECRET, OTHER = "a-token-for-all-of-it", "a-token-for-reading"
@@ -206,9 +207,9 @@ def test_killed_it_goes_on_to_the_byte(
     assert waiting(second) == 0
     for i in range(90, 200, 10):
         ask(second.port, "/rows", [row(j) for j in range(i, i + 10)], **JSON)
-    second.wait_for(200)
+    until(lambda: ask(second.port, "/api/latest")[1]["row"] == 200)  # told after it is learned
     latest = ask(second.port, "/api/latest")[1]
-    assert latest["row"] == 200 and latest["time"] == "2026-01-09T07:00:00"
+    assert latest["time"] == "2026-01-09T07:00:00"
     ahead = ask(second.port, "/api/forecast?horizon=3")[1]
     assert ahead["time"][0] == "2026-01-09T08:00:00" and len(ahead["mean"]) == 3
     past = ask(second.port, "/api/smooth?lag=2")[1]

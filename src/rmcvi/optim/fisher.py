@@ -27,7 +27,7 @@ import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from rmcvi.core.checks import check_int, check_real
-from rmcvi.optim.metric import SETTLING, WARM_UP, FisherBlock, FisherState, Metric
+from rmcvi.optim.metric import SETTLING, WARM_UP, WIDEST, FisherBlock, FisherState, Metric
 from rmcvi.optim.schedules import robbins_monro
 
 
@@ -53,7 +53,8 @@ def fisher(
         floor: smallest step; above 0, the learner remembers about 1 / floor rows and can follow
             parameters that drift.
         scale: standard deviation of the prior around the start, per parameter, in units of the
-            root mean square of its leaf or 1, whichever is larger. It counts as one row in n.
+            root mean square of its leaf or 1, whichever is larger. It counts as one row in n. A
+            step is limited in these units, too, as if `scale` were at most 100.
         refresh: rows between factorisations of J (default: the size of the largest, at least 10).
         largest: parameters with a common J; with more, each leaf has its own, and a larger leaf
             one for each entry of its leading axes.
@@ -65,7 +66,7 @@ def fisher(
     if refresh is not None:
         check_int("refresh", refresh)
     check_int("largest", largest)
-    metric = Metric(power, delay, floor)
+    metric = Metric(power, delay, floor, min(1.0, WIDEST / scale))
 
     def init(params: PyTree) -> Any:
         leaves = jax.tree.leaves(params)

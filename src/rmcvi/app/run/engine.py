@@ -139,10 +139,14 @@ class Engine:
         return OSError(error.errno, f"{error.strerror}; {advice}", error.filename)
 
     def _learn(self) -> None:
-        """Learn from the rows that were put aside, write them down, save if it is due."""
+        """Learn from the rows that were put aside, write them down, save if it is due.
+
+        Before a wait there may be none: what was too dear to save then may be due by now.
+        """
         if self._taken:
             with self.lock:
                 self._learn_from(self._taken)
+        if self._pending:
             self._save_if_due()
 
     def _learn_from(self, taken: list[Observation]) -> None:

@@ -121,6 +121,11 @@ class Live:
             )
         return self._lock
 
+    def prepare(self) -> None:
+        """Compile what learning needs, or find it in the cache; the first row does it otherwise."""
+        with self._alone():
+            self._program.prepare()
+
     def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Estimate:
         """Predict the row, score the prediction, then learn from the row."""
         row = vector("y", y, self.columns, np.nan)[None]

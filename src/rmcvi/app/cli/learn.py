@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from rmcvi.app.cli.commands import LOST, app
-from rmcvi.app.cli.groups import DisplayOptions, LearnOptions, grouped
+from rmcvi.app.cli.grouping import grouped
+from rmcvi.app.cli.groups import DisplayOptions, LearnOptions
 from rmcvi.app.cli.options import Emissions, listed
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept

@@ -10,7 +10,6 @@ from rmcvi.learners.episodes import Episodes
 from rmcvi.learners.judged import Counted, Judged
 from rmcvi.scale import Results
 
-
 COUNT = "count"
 """In what is kept of a stream: its alarms so far."""
 

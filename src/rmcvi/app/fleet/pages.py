@@ -32,7 +32,8 @@ HEAD = {
 }
 MEANING = (
     "columns: those that have had a value. failing: evidence, from 0 to 1, that a sensor"
-    " fails now. drifts: how often the stream has changed. alarms: one that goes on for many rows is one."
+    " fails now. drifts: how often the stream has changed. alarms: one that goes on for many rows"
+    " is one."
     " error: of our predictions, over that of the last value; below 1 is better. in band:"
     " share of the values that were in their predicted interval. recoveries: how often the"
     " learner went back to an earlier state. Streams with a link have a page of their own:"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from rmcvi.app.run import emission, zoo
 from rmcvi.app.run.estimates import FIELDS, FIRST_FIELDS, Field, field_names, fields_of
 from rmcvi.app.run.season import Season, choose_season
+from rmcvi.app.run.settings import parse
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import (
     Observation,
@@ -220,7 +221,7 @@ def make_plan(
         inputs = [*schema.inputs, *calendar_names(cycles, HARMONICS)]
     except ValueError as error:
         raise Refusal(f"--calendar: {error}") from None
-    plain = zoo.parse(model)
+    plain = parse(model)
     season = _season(stream, plain["model"], options["season"])
     units = {out: unit_of(name) for out, name in zip(columns, schema.columns, strict=True)}
     found = _emission(stream, plain["model"], units, options.get("emission", ["gaussian"]))

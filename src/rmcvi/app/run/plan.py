@@ -178,15 +178,10 @@ class Plan:
 
     def live(self) -> Live:
         """A learner that knows nothing yet."""
-        learner = self.built()
+        sensitivity, learner = self.options.get("sensitivity", SENSITIVITY), self.built()
+        about = {"inputs": self.inputs, "seed": self.seed, "sensitivity": sensitivity}
         try:
-            return Live(
-                self.columns,
-                inputs=self.inputs,
-                learner=learner,
-                seed=self.seed,
-                sensitivity=self.options.get("sensitivity", SENSITIVITY),
-            )
+            return Live(self.columns, learner=learner, **about)
         except ValueError as error:
             raise Refusal(f"--model {self.learner['name']}: {error}") from None
 
@@ -227,9 +222,7 @@ def make_plan(
     found = _emission(stream, plain["model"], units, options.get("emission", ["gaussian"]))
     laws = emission.emissions_of(found, columns)
     learner, settings = zoo.build(plain, len(columns), len(inputs), level, season, laws)
-    assumed = [*stream.describe()]
-    if season.sentence:
-        assumed.append(season.sentence)
+    assumed = [*stream.describe(), *([season.sentence] if season.sentence else [])]
     assumed.extend(emission.sentences(found))
     if learner.units == "standard":
         assumed.append("Columns are standardised online.")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rmcvi.core import array_checks as arrays
 from rmcvi.core import checks
 from rmcvi.core.results import Result
 
@@ -33,29 +34,38 @@ from rmcvi.core.results import Result
         ),
         (lambda: checks.check_instance("model", 3, str), "model: got int, expected str"),
         (
-            lambda: checks.check_array("y", jnp.zeros(2), (3,)),
+            lambda: arrays.check_array("y", jnp.zeros(2), (3,)),
             "y: got an array of shape (2,), expected (3)",
         ),
         (
-            lambda: checks.check_array("y", jnp.zeros(2), (None, 2)),
+            lambda: arrays.check_array("y", jnp.zeros(2), (None, 2)),
             "y: got an array of shape (2,), expected (any, 2)",
         ),
-        (lambda: checks.check_array("y", [0.0], (1,)), "y: got list, expected an array of (1)"),
         (
-            lambda: checks.check_array("y", jnp.zeros(3, int), (3,)),
+            lambda: arrays.check_array("y", [0.0], (1,)),
+            "y: got list, expected an array of (1)",
+        ),
+        (
+            lambda: arrays.check_array("y", jnp.zeros(3, int), (3,)),
             "y: got dtype int64, expected a floating dtype",
         ),
         (
-            lambda: checks.check_array("y", jax.random.key(0), ()),
+            lambda: arrays.check_array("y", jax.random.key(0), ()),
             "y: got dtype key<fry>, expected a floating dtype",
         ),
         (
-            lambda: checks.check_positive("noise", jnp.array([1.0, -1.0])),
+            lambda: arrays.check_positive("noise", jnp.array([1.0, -1.0])),
             "noise: got [ 1. -1.], expected positive numbers",
         ),
-        (lambda: checks.as_real("f", "text"), "f: got str, expected an array of real numbers"),
-        (lambda: checks.as_real("f", [1j]), "f: got dtype complex128, expected an array of real"),
-        (lambda: checks.as_real("f", [[1.0], [1.0, 2.0]]), "f: got list, expected an array"),
+        (
+            lambda: arrays.as_real("f", "text"),
+            "f: got str, expected an array of real numbers",
+        ),
+        (
+            lambda: arrays.as_real("f", [1j]),
+            "f: got dtype complex128, expected an array of real",
+        ),
+        (lambda: arrays.as_real("f", [[1.0], [1.0, 2.0]]), "f: got list, expected an array"),
     ],
 )
 def test_message(call, message):
@@ -68,17 +78,17 @@ def test_good_values_pass_and_are_converted():
     assert type(checks.check_real("rho", np.float32(0.5), 0.0, 1.0)) is float
     assert checks.check_option("mode", "a", ("a", "b")) == "a"
     checks.check_instance("text", "a", str)
-    checks.check_array("y", np.zeros((2, 3), np.float32), (None, 3))
-    checks.check_array("y", jnp.zeros(2, jnp.bfloat16), (2,))
-    checks.check_positive("noise", jnp.ones(2))
-    assert checks.as_real("f", [1, 2]).dtype == jnp.float64
+    arrays.check_array("y", np.zeros((2, 3), np.float32), (None, 3))
+    arrays.check_array("y", jnp.zeros(2, jnp.bfloat16), (2,))
+    arrays.check_positive("noise", jnp.ones(2))
+    assert arrays.as_real("f", [1, 2]).dtype == jnp.float64
 
 
 def test_traced_values_pass():
     def build(v):
-        checks.check_array("v", v, (2,))
-        checks.check_positive("v", v)
-        return checks.as_real("v", v)
+        arrays.check_array("v", v, (2,))
+        arrays.check_positive("v", v)
+        return arrays.as_real("v", v)
 
     np.testing.assert_array_equal(jax.jit(build)(jnp.array([-1.0, 2.0])), [-1.0, 2.0])
 

@@ -24,7 +24,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_int
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_int
 
 
 class FiniteModel(eqx.Module):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from rmcvi.contract import Trainable
-from rmcvi.core.checks import check_array
+from rmcvi.core.array_checks import check_array
 from rmcvi.core.gaussian import covariance_of, solve_spd, symmetric
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.families.kalman import (

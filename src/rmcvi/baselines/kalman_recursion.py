@@ -18,7 +18,8 @@ from jaxtyping import Array, Float, Int, Key
 from rmcvi.baselines.kalman import Law, filter_step, initial_law
 from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour
 from rmcvi.core.inputs import Inputs

@@ -24,7 +24,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from rmcvi.baselines.rival import AbstractRival, Past, Tails
 from rmcvi.contract import Prediction, Result
 from rmcvi.core import tree
-from rmcvi.core.checks import check_instance, check_int, check_key, check_real
+from rmcvi.core.array_checks import check_key
+from rmcvi.core.checks import check_instance, check_int, check_real
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.core.moments import RunningVariance
 from rmcvi.core.positive import unconstrained

@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Key
 
 from rmcvi.contract import Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int
 from rmcvi.core.inputs import Inputs
 from rmcvi.families import AbstractFamily
 from rmcvi.models import AbstractModel

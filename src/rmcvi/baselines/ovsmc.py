@@ -21,7 +21,8 @@ from rmcvi.baselines.cloud import Cloud, effective_size, normalised, resample, s
 from rmcvi.baselines.proposals import ProposalNetwork
 from rmcvi.contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int, check_real
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int, check_real
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractGaussianModel, check_densities

@@ -33,7 +33,8 @@ from rmcvi.baselines.cloud import (
 from rmcvi.baselines.proposals import PROPOSALS, check_proposal, propose
 from rmcvi.contract import AbstractRecursion, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int, check_option, check_real
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int, check_option, check_real
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel, check_densities

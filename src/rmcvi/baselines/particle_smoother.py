@@ -14,7 +14,8 @@ from rmcvi.baselines.cloud import Cloud, draw_backward, effective_size, moments,
 from rmcvi.baselines.particle import move_cloud
 from rmcvi.baselines.proposals import PROPOSALS, check_proposal
 from rmcvi.contract import Filtered
-from rmcvi.core.checks import check_array, check_int, check_option
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_int, check_option
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation
 from rmcvi.models import AbstractModel

@@ -25,7 +25,8 @@ from rmcvi.baselines.free_backward import Anchor, FreeBackward
 from rmcvi.baselines.regressors import AbstractRegressor, KernelRidge, NetworkRegressor
 from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int, check_option
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int, check_option
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import log_volume
 from rmcvi.core.inputs import Inputs

@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from rmcvi.contract import compiled
 from rmcvi.contract.recursion import Filtered, Smoothed
-from rmcvi.core.checks import check_array, check_int, check_real
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 
 

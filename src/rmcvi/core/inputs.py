@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from rmcvi.core.checks import as_real, check_array
+from rmcvi.core.array_checks import as_real, check_array
 
 
 class Inputs(eqx.Module):

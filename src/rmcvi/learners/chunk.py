@@ -79,13 +79,17 @@ class Program:
         """What the learner has learned, by name."""
         return jax.device_get(_parameters(self._fixed, self._leaves, self.arrays))
 
+    def prepare(self) -> None:
+        """Compile; the first rows do it otherwise."""
+        if self._strict is None:
+            self._strict = self._find_strict()
+
     def advance(self, rows: np.ndarray, stop: Alarm) -> Rows:
         """Predict each row, then learn from it, up to the first one with an alarm in `stop`.
 
         `rows` are (rows, n), at most `CAPACITY`: the fields of `Values`, the inputs, the length.
         """
-        if self._strict is None:
-            self._strict = self._find_strict()
+        self.prepare()
         count, self._rows[: len(rows)] = len(rows), rows
         leaves, results, done, sound = self._run(self._leaves, count, stop)
         count = int(done)

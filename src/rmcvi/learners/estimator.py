@@ -17,7 +17,8 @@ import optax
 from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.contract import AbstractRecursion, Diagnostics, Trainable
-from rmcvi.core.checks import check_instance, check_int, check_key, check_real
+from rmcvi.core.array_checks import check_key
+from rmcvi.core.checks import check_instance, check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.learners.best import Best
 from rmcvi.learners.learning import learn

@@ -115,11 +115,14 @@ class Live:
     def _alone(self) -> threading.RLock:
         """For `with`: the state is given up and replaced at each row, by one thread at a time."""
         if os.getpid() != self._process:
-            raise RuntimeError(
-                "Live: got a call in a forked process, where its compiled program would hang; "
-                "start processes with multiprocessing's 'spawn', and use save and load"
-            )
+            what = "got a call in a forked process, where its compiled program would hang"
+            remedy = "start processes with multiprocessing's 'spawn', and use save and load"
+            raise RuntimeError(f"Live: {what}; {remedy}")
         return self._lock
+
+    def prepare(self) -> None:
+        """Compile what learning needs, or find it in the cache; the first row does it otherwise."""
+        self._program.prepare()
 
     def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Estimate:
         """Predict the row, score the prediction, then learn from the row."""
@@ -240,11 +243,8 @@ class Live:
 
     def _settings(self) -> dict[str, Any]:
         """What a file must agree with."""
-        return {
-            "columns": self.columns,
-            "inputs": self.inputs,
-            "standardiser": None if self._raw else dataclasses.asdict(self.standardiser),
-        }
+        units = None if self._raw else dataclasses.asdict(self.standardiser)
+        return {"columns": self.columns, "inputs": self.inputs, "standardiser": units}
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Go on from a file that `save` wrote for a learner like this; returns its `extra`."""
@@ -286,9 +286,8 @@ class Live:
         return copy.deepcopy(self)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "Live: cannot be pickled; write it with save(path), read it with load(path)"
-        )
+        remedy = "write it with save(path), read it with load(path)"
+        raise TypeError(f"Live: cannot be pickled; {remedy}")
 
 
 def _difference(name: str, file: Any, here: Any) -> str:

@@ -18,7 +18,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Int, PyTree
 
 from rmcvi.contract import AbstractLearner, Diagnostics
-from rmcvi.core.checks import check_array, check_int
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_int
 from rmcvi.core.inputs import Inputs
 
 Collect = Callable[[AbstractLearner, PyTree, Any], PyTree]

@@ -12,7 +12,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
 from rmcvi.contract import AbstractRecursion, Band, Smoothed
-from rmcvi.core.checks import check_array, check_int, check_key, check_real
+from rmcvi.core.array_checks import check_array, check_key
+from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.prediction import Prediction, central_interval
 from rmcvi.learners.predict import predict

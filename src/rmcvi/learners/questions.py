@@ -17,7 +17,8 @@ from rmcvi.contract import (
     Prediction,
     Smoothed,
 )
-from rmcvi.core.checks import check_array, check_int, check_real
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.learners import query
 from rmcvi.learners.query import Trajectories

@@ -12,7 +12,8 @@ from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key
 
-from rmcvi.core.checks import as_real, check_array, check_int, check_option, check_positive
+from rmcvi.core.array_checks import as_real, check_array, check_positive
+from rmcvi.core.checks import check_int, check_option
 from rmcvi.core.gaussian import (
     LOG_2PI,
     covariance_of,

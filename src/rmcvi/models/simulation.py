@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from rmcvi.core.checks import check_array, check_instance, check_int, check_positive
+from rmcvi.core.array_checks import check_array, check_positive
+from rmcvi.core.checks import check_instance, check_int
 from rmcvi.core.inputs import Inputs
 from rmcvi.models.base import AbstractModel
 

@@ -25,7 +25,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_positive
+from rmcvi.core.array_checks import check_array, check_positive
+from rmcvi.core.checks import check_instance
 from rmcvi.core.gaussian import log_volume, whiten
 from rmcvi.core.inputs import Inputs, split_missing
 from rmcvi.families import AbstractFamily, LinearGaussianFamily, Natural

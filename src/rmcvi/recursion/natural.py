@@ -17,7 +17,8 @@ import jax
 from jaxtyping import Array, Float, Key, PyTree
 
 from rmcvi.contract import AbstractRecursion, Filtered, Trainable
-from rmcvi.core.checks import check_array, check_instance, check_int, check_real
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int, check_real
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation
 from rmcvi.families import LinearGaussianFamily

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from rmcvi.contract import AbstractRecursion, Filtered, Info, Step, Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int, check_option
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int, check_option
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.inputs import Inputs
 from rmcvi.core.observation import Observation

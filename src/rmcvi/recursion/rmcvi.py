@@ -14,7 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from rmcvi.contract import AbstractRecursion, Filtered, Info, Result, Step, Trainable
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int, check_option, check_real
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int, check_option, check_real
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.observation import Observation
 from rmcvi.families import AbstractFamily

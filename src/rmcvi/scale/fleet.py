@@ -21,7 +21,8 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from rmcvi.contract import AbstractLearner, Band, Diagnostics, Filtered, Smoothed
 from rmcvi.core import tree
-from rmcvi.core.checks import check_array, check_instance, check_int
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int
 from rmcvi.core.inputs import Inputs
 
 Collect = Callable[["Fleet", PyTree, Any], PyTree]

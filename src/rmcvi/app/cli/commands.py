@@ -128,6 +128,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, _interrupt_once)
     status = _run(words)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
+    stopper = sys.modules.get("rmcvi.app.run.stopper")
+    if stopper is not None and stopper.abandoned:
+        os._exit(status)  # a compiler is at work, which Python would not survive
     return status
 
 

@@ -9,15 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from rmcvi.app.cli.commands import LOST, app
-from rmcvi.app.cli.groups import DisplayOptions, LearnOptions, grouped
+from rmcvi.app.cli.grouping import grouped
+from rmcvi.app.cli.groups import DisplayOptions, LearnOptions
 from rmcvi.app.cli.options import Emissions, listed
 from rmcvi.app.cli.report import make as write_report
 from rmcvi.app.run.directory import Directory, Kept
 from rmcvi.app.run.engine import Engine
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
-from rmcvi.app.run.stopper import Stopper
-from rmcvi.app.sources import Stream
+from rmcvi.app.run.stopper import Stopper, unless_asked
+from rmcvi.app.sources import Disordered, Stream
 
 EXAMPLES = """
 [bold]Examples[/bold]
@@ -115,7 +116,12 @@ def learn(
     )
     directory = None if place is None else Directory.create(place, plan, run.force)
     output = Output(form, run.limit, not display.no_report, display.open_report)
-    return carry_on(Start(plan, directory, found), progress, stopper, output)
+    try:
+        return carry_on(Start(plan, directory, found), progress, stopper, output)
+    except Disordered:
+        if directory is not None:
+            directory.remove()
+        raise
 
 
 @dataclass(frozen=True)
@@ -151,20 +157,23 @@ def carry_on(start: Start, progress: Progress, stopper: Stopper, output: Output)
     progress.say([f"Going on after row {extra['rows']}."] if extra else plan.assumed)
     if directory is not None:
         progress.say([f"Run directory: {directory.path}"])
-    engine = None
+    engine, status = None, 0
     try:
         with stopper:
             live = plan.live()
             if kept is not None:
                 kept.load(live)
-            engine = Engine(plan, live, directory, extra, progress, output.form)
-            output.begun(engine)
-            engine.run(start.stream, stopper, output.limit)
-            progress.say(engine.warnings())
-            progress.summary(engine.summary())
-            if directory is not None and output.report and engine.rows:
-                write_report(directory.path, progress, output.open_report, live)
-            status = LOST if engine.scores.lost else 0
+            if unless_asked(live.prepare, stopper):
+                engine = Engine(plan, live, directory, extra, progress, output.form)
+                output.begun(engine)
+                engine.run(start.stream, stopper, output.limit)
+                if extra and engine.rows == extra["rows"] and not stopper.asked():
+                    progress.say([f"Nothing new: {plan.source} ends with row {engine.rows}."])
+                progress.say(engine.warnings())
+                progress.summary(engine.summary())
+                if directory is not None and output.report and engine.rows:
+                    write_report(directory.path, progress, output.open_report, live)
+                status = LOST if engine.scores.lost else 0
     finally:
         if engine is not None:
             engine.close()

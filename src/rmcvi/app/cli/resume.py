@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.groups import DisplayOptions, grouped
+from rmcvi.app.cli.grouping import grouped
+from rmcvi.app.cli.groups import DisplayOptions
 from rmcvi.app.cli.learn import Output, Start, carry_on
 from rmcvi.app.cli.options import BAD_ROWS, RunDirectory, SameModel, one_of
 from rmcvi.app.run.directory import CHECKPOINT, GROWING, PREVIOUS, Directory, Kept

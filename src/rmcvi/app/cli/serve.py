@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.groups import LearnOptions, grouped
+from rmcvi.app.cli.grouping import grouped
+from rmcvi.app.cli.groups import LearnOptions
 from rmcvi.app.cli.options import OnBadRow, Quiet
 from rmcvi.app.cli.serving import ManyStreams, OneStream, Room
 from rmcvi.app.run.directory import FLEET, RUN, check_free

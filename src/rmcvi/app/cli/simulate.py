@@ -5,17 +5,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import numpy as np
 import typer
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.groups import grouped
+from rmcvi.app.cli.grouping import grouped
 from rmcvi.app.cli.options import Seed, one_of
-from rmcvi.app.run import settings, zoo
+from rmcvi.app.run import settings
 from rmcvi.app.run.output import csv_line, to_stdout
 from rmcvi.app.run.speech import Refusal
-from rmcvi.models import simulate as draw
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 EXAMPLES = """
@@ -94,9 +92,14 @@ def _draw(model: str, size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Hidden states and observations."""
     if ":" in model:
         raise Refusal(f"simulate: got {model!r}, expected a name or a TOML file")
-    config = settings.validated(zoo.parse(model), "model")
+    config = settings.validated(settings.parse(model), "model")
     if config.model == "seasonal":
         return np.zeros((size.rows, 0)), rhythm(size.rows, size.columns, size.seed)
+    import jax  # not for the others, whom it would keep waiting
+
+    from rmcvi.app.run import zoo
+    from rmcvi.models import simulate as draw
+
     try:
         law = zoo.make_model(config, size.columns, 0)
     except ValueError as error:

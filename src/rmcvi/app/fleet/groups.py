@@ -93,11 +93,11 @@ class Groups:
         """Streams with a sensor that fails now."""
         return sum(table.failing for table in self._tables.values())
 
-    def tallies(self) -> Iterator[tuple[list[str], Tally]]:
-        """How the streams have fared, those of one table after the other."""
+    def tallies(self) -> Iterator[tuple[list[str], Tally, list[int]]]:
+        """How the streams have fared, and their alarms, those of one table after the other."""
         for table in self._tables.values():
             if len(table):
-                yield table.keys, table.tallies()
+                yield table.keys, table.tallies(), [self.of(k).alarms.count(k) for k in table.keys]
 
     def add(self, states: Mapping[str, np.ndarray], notes: Mapping[str, dict[str, Any]]) -> int:
         """Streams as they were kept; returns how many have a sensor that fails."""

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
+from rmcvi.app.fleet.alarms import COUNT
 from rmcvi.app.fleet.groups import BEFORE, GROUP
 from rmcvi.app.fleet.plan import FleetPlan
 from rmcvi.app.fleet.resharding import added
-from rmcvi.app.fleet.residents import UNITS
+from rmcvi.app.fleet.residents import ALARMS, UNITS
 from rmcvi.app.fleet.routing import owner
 from rmcvi.app.fleet.store import Kept, Store
 from rmcvi.app.run.plan import Plan
@@ -23,6 +24,8 @@ from rmcvi.core.checks import nearest
 from rmcvi.learners.units import Scaling
 from rmcvi.scale import Block, Tally
 
+FAILING = 0.5
+"""Evidence above which a sensor fails."""
 TOGETHER = 1024
 """Streams that are looked at together."""
 
@@ -39,6 +42,8 @@ class OpenedStream:
     last_time: float | None
     scaling: Scaling | None
     """Its units, if its columns are standardised."""
+    failing: list[str]
+    """Columns whose sensor seems to fail now."""
 
     @classmethod
     def of(cls, fleet: FleetPlan, block: Block, kept: Kept) -> "OpenedStream":
@@ -47,8 +52,9 @@ class OpenedStream:
         units = kept.noted.get(UNITS)
         scaling = None if units is None else Scaling.from_json(units)
         plan, rows = fleet.plan_of(kept.noted.get(GROUP, -1)), kept.noted.get(BEFORE, 0)
-        clock = kept.clock[0]
-        return cls(plan, block.learner, state, rows + int(tally.rows), clock, scaling)
+        failing = [c for c, f in zip(plan.columns, tally.failing, strict=True) if f > FAILING]
+        about = rows + int(tally.rows), kept.clock[0], scaling, failing
+        return cls(plan, block.learner, state, *about)
 
     def forecast(self, times: list[float | None], level: float) -> np.ndarray:
         """Mean, low and high of the next rows, (rows, columns, 3)."""
@@ -108,20 +114,20 @@ class OpenedFleet:
 
     def ranked(self) -> list[dict[str, Any]]:
         """All streams, the most troubled first, as in `ranked`."""
-        return ranked((keys, tally) for _, keys, tally in self._tallies())
+        return ranked((keys, tally, alarms) for _, keys, tally, alarms in self._tallies())
 
-    def _tallies(self) -> Iterator[tuple[int, list[str], Tally]]:
-        """How some streams of a group have fared, then some more."""
+    def _tallies(self) -> Iterator[tuple[int, list[str], Tally, list[int]]]:
+        """How some streams of a group have fared, and their alarms, then some more."""
         for store in self._stores:
             keys = list(store)
             for begin in range(0, len(keys), TOGETHER):
-                some: dict[int, dict[str, np.ndarray]] = {}
+                some: dict[int, dict[str, Kept]] = {}
                 for key in keys[begin : begin + TOGETHER]:
                     kept = store.get(key)
-                    some.setdefault(_group(kept), {})[key] = kept.state
+                    some.setdefault(_group(kept), {})[key] = kept
                 for group, own in some.items():
-                    tally = self._block(group).tallies(np.stack(list(own.values())))
-                    yield group, list(own), tally
+                    tally = self._block(group).tallies(np.stack([k.state for k in own.values()]))
+                    yield group, list(own), tally, [_alarms(kept) for kept in own.values()]
 
     def about(self) -> dict[str, Any]:
         """The fleet in plain values."""
@@ -141,7 +147,7 @@ class OpenedFleet:
         a value in some.
         """
         found = [{"columns": names, "streams": 0, "partial": 0} for names in self.fleet.groups]
-        for group, keys, tally in self._tallies():
+        for group, keys, tally, _ in self._tallies():
             found[group]["streams"] += len(keys)
             found[group]["partial"] += int(np.isnan(tally.last).any(1).sum())
         return [group for group in found if group["streams"]]
@@ -149,7 +155,7 @@ class OpenedFleet:
     def sentences(self) -> list[str]:
         """The same for people."""
         plan, ranked = self.fleet.plan, self.ranked()
-        failing = sum(row["failure"] > 0.5 for row in ranked)
+        failing = sum(row["failure"] > FAILING for row in ranked)
         groups = self.groups()
         partial = sum(group["partial"] for group in groups)
         what = f"{self.name}: {plan.source} by {self.fleet.key!r}, begun {plan.started}"
@@ -163,14 +169,14 @@ class OpenedFleet:
         return told
 
 
-def ranked(found: Iterable[tuple[Sequence[str], Tally]]) -> list[dict[str, Any]]:
+def ranked(found: Iterable[tuple[Sequence[str], Tally, Sequence[int]]]) -> list[dict[str, Any]]:
     """Streams, the most troubled first: failing sensors, drift, alarms, then errors beside those of
     the last value.
     """
     return sorted((row for some in found for row in _fared(*some)), key=_trouble)
 
 
-def _fared(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
+def _fared(keys: Sequence[str], tally: Tally, alarms: Sequence[int]) -> list[dict[str, Any]]:
     """How each of some streams has fared, in plain numbers."""
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.sqrt(tally.error.sum(1) / tally.repeat.sum(1))
@@ -182,7 +188,7 @@ def _fared(keys: Sequence[str], tally: Tally) -> list[dict[str, Any]]:
             "columns": int((~np.isnan(tally.last[i])).sum()),
             "failure": round(float(tally.failing[i].max()), 3),
             "drifts": int(tally.drifts[i]),
-            "alarm_rows": int(tally.alarms[i]),
+            "episodes": alarms[i],
             "error_of_last_value": _number(error[i]),
             "coverage": _number(coverage[i]),
             "recoveries": int(tally.recoveries[i]),
@@ -195,6 +201,10 @@ def _group(kept: Kept) -> int:
     return kept.noted.get(GROUP, -1)
 
 
+def _alarms(kept: Kept) -> int:
+    return kept.noted.get(ALARMS, {}).get(COUNT, 0)
+
+
 def _number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
@@ -203,5 +213,5 @@ def _trouble(row: dict[str, Any]) -> tuple[Any, ...]:
     """Evidence of failure in steps of a tenth, alarms, and among sound streams the errors."""
     error = row["error_of_last_value"]
     failure = round(row["failure"], 1)
-    loud = -row["drifts"], -row["alarm_rows"]
+    loud = -row["drifts"], -row["episodes"]
     return -failure, *loud, -(0.0 if error is None else error), row["key"]

@@ -25,30 +25,41 @@ HEAD = {
     "columns": "columns",
     "failure": "failing",
     "drifts": "drifts",
-    "alarm_rows": "alarm rows",
+    "episodes": "alarms",
     "error_of_last_value": "error",
     "coverage": "in band",
     "recoveries": "recoveries",
 }
 MEANING = (
     "columns: those that have had a value. failing: evidence, from 0 to 1, that a sensor"
-    " fails now. drifts: how often the stream has changed. alarm rows: rows with an alarm."
+    " fails now. drifts: how often the stream has changed. alarms: one that goes on for many rows"
+    " is one."
     " error: of our predictions, over that of the last value; below 1 is better. in band:"
     " share of the values that were in their predicted interval. recoveries: how often the"
     " learner went back to an earlier state. Streams with a link have a page of their own:"
-    " 'rmcvi fleet report --pages N' makes more of them."
+    " 'rmcvi fleet report --pages N' makes more of them, --key NAME that of one."
 )
 NAMED = 10
 """Failing streams that the first sentence names."""
 
 
-def write(opened: OpenedFleet, pages: int) -> Path:
-    """The page of a fleet, and those of its `pages` most troubled streams; returns its path."""
+def write(opened: OpenedFleet, pages: int, keys: Sequence[str] = ()) -> Path:
+    """The page of a fleet; returns its path.
+
+    Args:
+        opened: the fleet.
+        pages: so many of the most troubled streams have pages of their own.
+        keys: further ones that have.
+    """
+    for key in keys:
+        opened.stream(key)  # or a sentence that it is not there
     ranked = opened.ranked()
-    places = _own_pages(opened, [row["key"] for row in ranked[:pages]])
+    own = dict.fromkeys([*keys, *(row["key"] for row in ranked[:pages])])
+    places = _own_pages(opened, list(own))
+    shown = [row for i, row in enumerate(ranked) if i < LISTED or row["key"] in own]
     rows = [
         (_linked(row["key"], places), *("" if row[k] is None else row[k] for k in list(HEAD)[1:]))
-        for row in ranked[:LISTED]
+        for row in shown
     ]
     failing = [row["key"] for row in ranked if row["failure"] > 0.5]
     first = f"{len(failing)} of {len(ranked)} streams fail now"

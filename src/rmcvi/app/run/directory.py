@@ -1,5 +1,6 @@
 """The run directory: which files it holds, who may write there, and which checkpoint counts."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -83,6 +84,13 @@ class Directory:
             directory.unlock()
             raise
         return directory
+
+    def remove(self) -> None:
+        """A run of which nothing is worth keeping."""
+        for name in OURS:
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is more in it, which is not ours
+            self.path.rmdir()
 
     @classmethod
     def open(cls, path: Path) -> tuple["Directory", Plan]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from json import dumps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -26,7 +26,9 @@ from rich.table import Table
 from rmcvi.app.run.estimates import FIELDS, INTEGER, NUMBER, TEXTS, TIME, VALUE, Field, pairs
 from rmcvi.app.run.speech import Refusal, printable
 from rmcvi.core.files import to_json
-from rmcvi.learners import Estimates
+
+if TYPE_CHECKING:
+    from rmcvi.learners import Estimates
 
 FORMATS = ("jsonl", "csv")
 SHAPES = ("csv", "jsonl", "table")
@@ -62,7 +64,7 @@ class Lines:
         return csv_line(list(names)) if self.form == "csv" else ""
 
     def block(
-        self, row: int | Sequence[str], times: Sequence[Any], y: np.ndarray, estimates: Estimates
+        self, row: int | Sequence[str], times: Sequence[Any], y: np.ndarray, estimates: "Estimates"
     ) -> str:
         """One line for each row.
 
@@ -85,7 +87,7 @@ class Lines:
                 lines[i] = layout.line % line
         return "".join(lines)
 
-    def _cells(self, y: np.ndarray, estimates: Estimates) -> np.ndarray:
+    def _cells(self, y: np.ndarray, estimates: "Estimates") -> np.ndarray:
         """All numbers, (rows, cells of a line); 0 where a text will be."""
         none = np.zeros(len(y))
         rows = [

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from rmcvi.app.run import emission, zoo
 from rmcvi.app.run.estimates import FIELDS, FIRST_FIELDS, Field, field_names, fields_of
 from rmcvi.app.run.season import Season, choose_season
+from rmcvi.app.run.settings import parse
 from rmcvi.app.run.speech import Refusal
 from rmcvi.app.sources import (
     Observation,
@@ -177,15 +178,10 @@ class Plan:
 
     def live(self) -> Live:
         """A learner that knows nothing yet."""
-        learner = self.built()
+        sensitivity, learner = self.options.get("sensitivity", SENSITIVITY), self.built()
+        about = {"inputs": self.inputs, "seed": self.seed, "sensitivity": sensitivity}
         try:
-            return Live(
-                self.columns,
-                inputs=self.inputs,
-                learner=learner,
-                seed=self.seed,
-                sensitivity=self.options.get("sensitivity", SENSITIVITY),
-            )
+            return Live(self.columns, learner=learner, **about)
         except ValueError as error:
             raise Refusal(f"--model {self.learner['name']}: {error}") from None
 
@@ -220,15 +216,13 @@ def make_plan(
         inputs = [*schema.inputs, *calendar_names(cycles, HARMONICS)]
     except ValueError as error:
         raise Refusal(f"--calendar: {error}") from None
-    plain = zoo.parse(model)
+    plain = parse(model)
     season = _season(stream, plain["model"], options["season"])
     units = {out: unit_of(name) for out, name in zip(columns, schema.columns, strict=True)}
     found = _emission(stream, plain["model"], units, options.get("emission", ["gaussian"]))
     laws = emission.emissions_of(found, columns)
     learner, settings = zoo.build(plain, len(columns), len(inputs), level, season, laws)
-    assumed = [*stream.describe()]
-    if season.sentence:
-        assumed.append(season.sentence)
+    assumed = [*stream.describe(), *([season.sentence] if season.sentence else [])]
     assumed.extend(emission.sentences(found))
     if learner.units == "standard":
         assumed.append("Columns are standardised online.")

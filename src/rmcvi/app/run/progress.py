@@ -118,6 +118,7 @@ def scores_table(summary: dict[str, Any]) -> Table:
     rows, seconds = summary["rows"], summary["seconds"]
     missing = summary["missing_share"] or 0.0
     title = f"{rows} rows, {100 * missing:.1f} % of values missing, learned in {seconds:.1f} s"
+    title += " (start and compiling apart)"
     table = Table(title=title, title_justify="left")
     table.add_column("column")
     lost = ("not predicted",) if summary["lost_predictions"] else ()

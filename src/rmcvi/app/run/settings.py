@@ -198,3 +198,14 @@ def _expected(got: str, names: Any) -> str:
     near = nearest(got, names, 0.5)
     hint = f"; did you mean {near!r}?" if near else ""
     return f"one of {', '.join(map(repr, names))}{hint}"
+
+
+def parse(model: str) -> dict[str, Any]:
+    """What `--model` says as plain values: a configuration, or a function to call."""
+    if model.endswith(".toml"):
+        config = from_toml(Path(model))
+    elif ":" in model:
+        return {"model": model, "path": str(Path.cwd())}
+    else:
+        config = named(model)
+    return config.model_dump()

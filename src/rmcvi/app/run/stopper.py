@@ -1,6 +1,7 @@
 """When to stop: signals that are asked to wait for a row, and sources that wait for one."""
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -77,6 +78,38 @@ class Stopper:
         del number, frame
         if self.waiting:
             raise Interrupted
+
+
+abandoned: list[threading.Thread] = []
+"""What goes on although nobody waits for it: the process ends without it."""
+
+
+def unless_asked(work: Callable[[], None], stopper: Stopper) -> bool:
+    """Do what hears of no signal, the compiler, in another thread.
+
+    Returns whether it was done; not, if somebody asks to stop before.
+    """
+    errors: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive() and not stopper.asked():
+            thread.join(POLL)
+    except Interrupted:
+        pass
+    if thread.is_alive():
+        abandoned.append(thread)
+        return False
+    for error in errors:
+        raise error
+    return True
 
 
 def next_row(rows: Iterator[Observation], stopper: Stopper) -> Observation | None:

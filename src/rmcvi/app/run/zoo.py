@@ -5,7 +5,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 import rmcvi.families as families
 import rmcvi.models as models
 from rmcvi.app.run.season import Season
-from rmcvi.app.run.settings import ZOO, Config, Family, from_toml, named, validated
+from rmcvi.app.run.settings import ZOO, Config, Family, validated
 from rmcvi.app.run.speech import Refusal
 from rmcvi.contract import AbstractLearner
 from rmcvi.core.checks import check_instance
@@ -27,17 +26,6 @@ from rmcvi.recursion import RMCVI
 
 COPIES = 8
 """Memory of a run in sizes of its state: what 300 columns were measured to take."""
-
-
-def parse(model: str) -> dict[str, Any]:
-    """What `--model` says as plain values: a configuration, or a function to call."""
-    if model.endswith(".toml"):
-        config = from_toml(Path(model))
-    elif ":" in model:
-        return {"model": model, "path": str(Path.cwd())}
-    else:
-        config = named(model)
-    return config.model_dump()
 
 
 def build(

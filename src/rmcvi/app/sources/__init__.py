@@ -9,6 +9,7 @@ from rmcvi.app.sources.clock import calendar_names as calendar_names
 from rmcvi.app.sources.diagnosis import Diagnosis as Diagnosis
 from rmcvi.app.sources.errors import Counts as Counts
 from rmcvi.app.sources.errors import DataError as DataError
+from rmcvi.app.sources.errors import Disordered as Disordered
 from rmcvi.app.sources.errors import Rejected as Rejected
 from rmcvi.app.sources.examination import doctor as doctor
 from rmcvi.app.sources.follow import Pace as Pace

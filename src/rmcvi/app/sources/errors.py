@@ -11,6 +11,10 @@ class DataError(ValueError):
     """A source that cannot be read: one sentence with file, line, column, found and expected."""
 
 
+class Disordered(DataError):
+    """Rows in an order from which nothing can be learned."""
+
+
 @dataclass(frozen=True)
 class Rejected:
     """A record that was left out, or of which only the good part was kept."""

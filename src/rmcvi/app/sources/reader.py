@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rmcvi.app.sources.clock import FILL_LIMIT, GAPS, Clock
-from rmcvi.app.sources.errors import TEXT, Counts, DataError, Rejected, place
+from rmcvi.app.sources.errors import TEXT, Counts, DataError, Disordered, Rejected, place
 from rmcvi.app.sources.follow import Pace
 from rmcvi.app.sources.lines import Readable
 from rmcvi.app.sources.observation import Observation, Position, Vector
@@ -161,7 +161,7 @@ class Stream:
         others = [name for name in self.schema.names if name not in used]
         key = others[0] if others else None
         many = f"`rmcvi fleet --key {key}` learns the streams that {key!r} tells apart; or "
-        raise DataError(
+        raise Disordered(
             f"{self.name}: {late} of {rows} rows do not have a later time than the row before;"
             f" {many if key else ''}sort it by {self.schema.time[0]!r}, or read it without"
             " times (--time none)"

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rmcvi.app.cli.commands import app
-from rmcvi.app.cli.groups import grouped
+from rmcvi.app.cli.grouping import grouped
 from rmcvi.app.run.speech import Refusal
 from rmcvi.lab.bench import WORKLOADS, Outcome, fleet_of, pinned
 

@@ -19,7 +19,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree
 
 from rmcvi.contract import AbstractLearner
-from rmcvi.core.checks import check_array, check_instance, check_int
+from rmcvi.core.array_checks import check_array
+from rmcvi.core.checks import check_instance, check_int
 from rmcvi.core.inputs import Inputs
 from rmcvi.lab.compare.comparison import Comparison, Row
 

@@ -12,7 +12,8 @@ import typer
 
 from rmcvi.app.cli.fleet.group import LEARN, FleetDirectory, ShardOptions, fleet
 from rmcvi.app.cli.fleet.watching import run_shards
-from rmcvi.app.cli.groups import LearnOptions, grouped
+from rmcvi.app.cli.grouping import grouped
+from rmcvi.app.cli.groups import LearnOptions
 from rmcvi.app.cli.options import Quiet, SameModel, one_of
 from rmcvi.app.fleet import engines
 from rmcvi.app.fleet.column_sets import column_sets

@@ -15,14 +15,14 @@ from rmcvi.app.fleet.remote import as_directory
 from rmcvi.app.fleet.storage import is_remote
 from rmcvi.app.run.output import SHAPES, moment, write_rows
 from rmcvi.app.run.progress import tell
-from rmcvi.app.run.speech import Refusal, printable
+from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import Schema
 from rmcvi.core.files import to_json
 
 HEADS = {
     "columns": "cols",
     "failure": "failing",
-    "alarm_rows": "alarms",
+    "episodes": "alarms",
     "error_of_last_value": "error",
     "coverage": "inside",
     "recoveries": "recovered",
@@ -47,6 +47,9 @@ def forecast(
     with as_directory(directory) as here:
         stream = OpenedFleet(here, model).stream(key)
     plan = stream.plan
+    if stream.failing:
+        which = ", ".join(stream.failing)
+        say(printable(f"{key}: {which} fails now; its forecast goes on from what it last told."))
     if plan.schema["inputs"]:
         names = ", ".join(plan.schema["inputs"])
         raise Refusal(f"forecast: got no inputs {names} of the next rows, expected none are needed")
@@ -96,16 +99,21 @@ def _cell(value: Any) -> str:
 def report(
     directory: FleetDirectory,
     pages: Annotated[int, typer.Option(help="Streams with a page of their own.", min=0)] = 10,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A stream that gets a page, too (repeat it).")
+    ] = None,
     model: SameModel = None,
 ) -> None:
-    """Write report.html: all streams, the most troubled first, and pages of the worst."""
+    """Write report.html: all streams, the most troubled first, and pages of the worst, or of those
+    that you name.
+    """
     from rmcvi.app.fleet.pages import (  # matplotlib and jinja: not for the other verbs
         put_pages,
         write,
     )
 
     with as_directory(directory, outputs=True) as here:
-        page = write(OpenedFleet(here, model, directory), pages)
+        page = write(OpenedFleet(here, model, directory), pages, key or [])
         if is_remote(directory):
             print(put_pages(directory, here))
         else:

@@ -118,7 +118,7 @@ async function showStreams(told) {
     row.dataset.key = stream.key;
     if (stream.key === chosen()) row.setAttribute("aria-current", "true"); else row.removeAttribute("aria-current");
     const words = stream.alarms.join(" ") || (stream.failure > 0.5 ? "a sensor fails" : "");
-    const cells = [words, String(stream.rows), String(stream.alarm_rows), percent(stream.error_of_last_value), percent(stream.coverage), ago(stream.seen)];
+    const cells = [words, String(stream.rows), String(stream.episodes), percent(stream.error_of_last_value), percent(stream.coverage), ago(stream.seen)];
     put(row.cells[0].firstChild, stream.key);
     cells.forEach((cell, i) => put(row.cells[i + 1], cell));
   });

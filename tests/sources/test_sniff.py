@@ -192,6 +192,8 @@ def test_a_given_delimiter_is_obeyed() -> None:
         (["01/03/2024", "02/02/2024", "03/01/2024"], "month-day-year"),
         (["2024/1/2", "2024/1/3", "2024/1/4"], "year-month-day"),
         (["2024-01", "2024-02", "2024-03"], "year-month-day"),
+        (["19580329", "19580405", "19580412"], "yyyymmdd"),
+        (["20240129 06:00", "20240229 12:30", "20240301 00:00"], "yyyymmdd"),
         (["2024-01-02T00:00:00+02:00", "2024-01-02T00:00:01+02:00", "2024-01-03"], "iso"),
     ],
 )
@@ -208,6 +210,11 @@ def test_doubtful_dates_are_told() -> None:
 def test_an_index_of_prices_is_not_a_time() -> None:
     text = "index,a\n100.1,1\n99.2,2\n101.5,0\n98.0,4\n"
     assert sniff(_pipe(text)).columns == ("index", "a")
+
+
+def test_a_meter_of_eight_digits_is_no_date() -> None:
+    text = "energy,a\n20240098,1\n20240131,2\n20240145,0\n20240171,4\n"
+    assert sniff(_pipe(text)).columns == ("energy", "a")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ MISSING: tuple[str, ...] = (
 
 _COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*")
 _POINT = re.compile(r"\s*[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?\s*")
-CALENDAR = ("iso", "year-month-day", "day-month-year", "month-day-year")
+CALENDAR = ("iso", "year-month-day", "day-month-year", "month-day-year", "yyyymmdd")
 """Formats of dates, in the order in which they are tried."""
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 """Formats of numbers that count from 1970, by their number in a second."""
@@ -57,6 +57,7 @@ _DATES = {
     "year-month-day": re.compile(r"(?P<y>\d{4})([-/])(?P<m>\d{1,2})(?:\2(?P<d>\d{1,2}))?"),
     "day-month-year": re.compile(r"(?P<d>\d{1,2})([-/.])(?P<m>\d{1,2})\2(?P<y>\d{4})"),
     "month-day-year": re.compile(r"(?P<m>\d{1,2})([-/.])(?P<d>\d{1,2})\2(?P<y>\d{4})"),
+    "yyyymmdd": re.compile(r"(?P<y>(?:1[6-9]|2[01])\d\d)(?P<m>\d\d)(?P<d>\d\d)"),
 }
 
 

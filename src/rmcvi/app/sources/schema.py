@@ -22,6 +22,7 @@ _NAMED = {
     "year-month-day": "year/month/day",
     "day-month-year": "day/month/year",
     "month-day-year": "month/day/year",
+    "yyyymmdd": "dates of eight digits",
     "fields": "a date in parts",
     "number": "a plain number",
 }

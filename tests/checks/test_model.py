@@ -1,12 +1,16 @@
 """The zoo conforms; what is wrong is named, and nothing is raised."""
 
 from functools import cache
+from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from rmcvi import checks
-from rmcvi.checks import model_checks, signature
+from rmcvi.checks import agreement, model_checks, signature
+from rmcvi.models import AbstractGaussianModel
 from tests.checks import _broken, _planted
 from tests.models.zoo import ZOO
 
@@ -70,6 +74,62 @@ def test_counts_skip_what_needs_a_density_on_the_line():
     assert skipped.name == "emission: sampler and density agree"
     assert "not tried because y[0] takes whole numbers only" in skipped.sentence
     assert str(skipped).startswith("skipped emission")
+
+
+class Lagged(AbstractGaussianModel):
+    """A level and what it was: no noise on the second; small noise on a large number."""
+
+    log_noise: jax.Array
+    dim_state: int = 2
+    dim_obs: int = 1
+
+    def initial_moments(self):
+        return jnp.full(2, 1000.0), jnp.ones(2)
+
+    def transition_mean(self, x_prev, inputs):
+        return jnp.stack([1000.0 + 0.9 * (x_prev[0] - 1000.0), x_prev[0]])
+
+    def transition_scale(self, inputs):
+        return jnp.stack([jnp.exp(self.log_noise), 0.0 * self.log_noise])
+
+    def emission_mean(self, x, inputs):
+        return x[:1] - x[1:]
+
+    def emission_scale(self, x, inputs):
+        return jnp.ones(1)
+
+
+def test_noise_may_be_singular(monkeypatch):
+    """As the tutorial says; the sampler is held against mean and scale all the same."""
+    monkeypatch.setattr(signature, "in_float32", lambda *_: None)
+    monkeypatch.setattr(model_checks, "_check_missing", lambda *_: None)
+    report = checks.model(Lagged(jnp.log(0.1)))
+    assert report.ok, str(report)
+    (hint,) = (f for f in report.findings if f.sentence.startswith("hint"))
+    assert hint.name == "transition: finite at its own draws" and "has no density" in hint.sentence
+    told = {f.name for f in report.findings}
+    assert "transition_mean and transition_scale are the sampler's" in told
+
+
+@pytest.mark.parametrize(("fault", "words"), [((0.0, 0.1), "is off by"), ((0.5, 0.0), "covariance")])
+def test_singular_noise_is_that_of_the_draws(fault, words):
+    shift = np.array([0.0, fault[1]])
+    mean, scale = np.array([[1.0, 1000.0]]), np.array([[0.1, 0.0]])
+    noise = np.random.default_rng(0).normal(size=(1, 4000, 2)) * scale * (1.0 + fault[0])
+    said = agreement.Account(*map(np.zeros, (1, 1, 1)), mean=mean, scale=scale)
+    right, wrong = mean + noise / (1.0 + fault[0]), mean + noise + shift * mean
+    assert agreement.moments(said, SimpleNamespace(draws=right)) is None
+    assert words in agreement.moments(said, SimpleNamespace(draws=wrong))
+
+
+def test_ties_by_rounding_are_no_atoms():
+    draws = np.random.default_rng(0).normal(size=(1, 4000, 1))
+    fine = (1000.0 + 0.1 * draws).astype(np.float32)
+    assert len(np.unique(fine)) < 0.95 * fine.size
+    assert agreement.discrete("transition", SimpleNamespace(draws=fine)) is None
+    for atoms in (np.where(draws > 1.0, 1.0, draws), np.full_like(draws, 0.5)):
+        said = agreement.discrete("transition", SimpleNamespace(draws=atoms))
+        assert "often draws the same value" in said
 
 
 def test_sloppy_densities_are_told_apart():

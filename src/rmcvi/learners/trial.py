@@ -30,8 +30,10 @@ from rmcvi.monitors.paired import PairedState
 
 PERIOD, ACTIVE, BURN_IN = 1024, 128, 32
 """The filters run throughout the first period, in the first eighth of each later one, and as long as
-steps are shortened, for then something is wrong; they are compared when they know where they are,
+steps are much shortened, for then something is wrong; they are compared when they know where they are,
 so that one that still starts is never held to be better."""
+DAMPED = 0.25
+"""Steps shortened to less than this are: one halving comes and goes, under volatility often."""
 LEAST = 0.01
 """Nats per row and coordinate that are worth acting upon."""
 SLOWER = 0.25
@@ -128,8 +130,9 @@ class Trial(eqx.Module):
         theta = eqx.filter(learner.model_at(state), learner.trainable.model)
         pair = jax.tree.map(lambda a, b: jnp.stack([a, b]), theta, trial.theta)
         phase, damped, rest = state.t % PERIOD, _damped(state), state.watch.health.rest
-        # The first halving is from 1; what goes wrong slowly shows in filters that run on.
-        begin = jnp.where(damped, (state.watch.factor == 0.5) & (rest == 0), phase == 0)
+        # Begun once, at the halving that leads there: what goes wrong slowly shows in the long run.
+        first = (rest == 0) & (state.watch.factor >= 0.5 * DAMPED)
+        begin = jnp.where(damped, first, phase == 0)
         filters = jax.lax.cond(begin, lambda: _begin(learner, pair), lambda: trial.filters)
         key = jax.random.fold_in(jax.random.fold_in(state.key, state.t), SALT)
         due = (~_regular(state) | (phase >= BURN_IN)) & (~damped | (rest >= BURN_IN))
@@ -209,8 +212,8 @@ def _regular(state: Any) -> Bool[Array, ""]:
 
 
 def _damped(state: Any) -> Bool[Array, ""]:
-    """Whether steps are shortened; in the first such row nothing has passed since."""
-    return state.watch.factor < 1.0
+    """Whether steps are much shortened."""
+    return state.watch.factor < DAMPED
 
 
 def _begin(learner: Any, pair: PyTree) -> PyTree:

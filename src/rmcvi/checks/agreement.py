@@ -28,7 +28,6 @@ from rmcvi.checks.tools import (
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractGaussianModel
 
-
 SINGULAR = "model.transition_scale is singular, so that x_t given x_{t-1} has no density"
 
 
@@ -86,7 +85,7 @@ def _ties(row: np.ndarray) -> bool:
     """Whether values come again more often than by rounding, of small noise on large numbers."""
     distinct, spread = len(np.unique(row)), float(np.std(row))
     rounded = row.size * np.spacing(np.max(np.abs(row))) / spread if spread > 0.0 else 0.0
-    return distinct < (0.95 - rounded) * row.size
+    return bool(distinct < (0.95 - rounded) * row.size)
 
 
 def bounded(law: str, seen: Seen) -> str | None:
@@ -237,12 +236,12 @@ def moments(said: Account, seen: Seen) -> str | None:
         away, expected = np.asarray(draws, float) - np.asarray(mean, float), np.eye(len(factor))
         if np.all(np.diagonal(factor) > 0.0):
             white = np.linalg.solve(factor, away.T).T
-        else:  # nothing to divide by: in units of each coordinate, or of its size if it has no noise
-            size = np.linalg.norm(factor, axis=1)
-            unit = np.where(size > 0.0, size, 1.0 + np.abs(np.asarray(mean, float)))
-            white, expected = away / unit, (factor / unit[:, None]) @ (factor / unit[:, None]).T
-            away = np.where(np.abs(white) < rounding(), 0.0, white)
-            white = np.where(size > 0.0, white, away)
+        else:  # nothing to divide by: in units of each coordinate, or of its size without noise
+            size, place = np.linalg.norm(factor, axis=1), 1.0 + np.abs(np.asarray(mean, float))
+            away = np.where((size > 0.0) | (np.abs(away) > rounding() * place), away, 0.0)
+            unit = np.where(size > 0.0, size, place)
+            white, factor = away / unit, factor / unit[:, None]
+            expected = factor @ factor.T
         average, error, off = sample_excess(white)
         if np.any(off > 1.0):
             (k,) = worst(off)

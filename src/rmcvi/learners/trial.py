@@ -29,9 +29,9 @@ from rmcvi.monitors.health import Alarm
 from rmcvi.monitors.paired import PairedState
 
 PERIOD, ACTIVE, BURN_IN = 1024, 128, 32
-"""The filters run throughout the first period, in the first eighth of each later one, and as long as
-steps are much shortened, for then something is wrong; they are compared when they know where they are,
-so that one that still starts is never held to be better."""
+"""The filters run throughout the first period, in the first eighth of each later one, and as long
+as steps are much shortened, for then something is wrong; they are compared when they know where
+they are, so that one that still starts is never held to be better."""
 DAMPED = 0.25
 """Steps shortened to less than this are: one halving comes and goes, under volatility often."""
 LEAST = 0.01

@@ -64,9 +64,9 @@ class AbstractGaussianModel(AbstractModel):
     ) -> Float[Array, "k dx"]:
         """Rows r_k with sum_k r_k r_k' = Fisher information about x_t in what is seen of y_t.
 
-        By default (d mean / dx) / scale, which is all there is for counts and a lower bound for every
-        law; for the Gaussian law that follows from mean and scale also 2^.5 d log scale / dx, so
-        that it is exact. Override it if y_t has another law and tells by its spread.
+        By default (d mean / dx) / scale, which is all there is for counts and a lower bound for
+        every law; for the Gaussian law that follows from mean and scale also 2^.5 d log scale / dx,
+        so that it is exact. Override it if y_t has another law and tells by its spread.
         """
         scale = self.emission_scale(x, inputs)
         rows = (seen / scale)[:, None] * jax.jacfwd(self.emission_mean)(x, inputs)

@@ -158,7 +158,11 @@ def fitted(settings: NaturalSettings, model: Any, law: Law, row: Row) -> tuple[P
 
 
 def advance(
-    settings: NaturalSettings, carry: Moments, model: Any, observed: Observation, key: Key[Array, ""]
+    settings: NaturalSettings,
+    carry: Moments,
+    model: Any,
+    observed: Observation,
+    key: Key[Array, ""],
 ) -> Moments:
     """Moments of q_t from those of q_{t-1}, without derivatives."""
     noise = whitened_normal(key, settings.num_particles, model.dim_state)

@@ -1,5 +1,6 @@
 """The zoo conforms; what is wrong is named, and nothing is raised."""
 
+import dataclasses
 from functools import cache
 
 import jax
@@ -103,7 +104,7 @@ def test_noise_may_be_singular(monkeypatch):
     """As the tutorial says; the sampler is held against mean and scale all the same."""
     monkeypatch.setattr(signature, "in_float32", lambda *_: None)
     monkeypatch.setattr(model_checks, "_check_missing", lambda *_: None)
-    report = checks.model(Lagged(jnp.log(0.1)))
+    report = checks.model(Lagged(log_noise=jnp.log(0.1)))
     assert report.ok, str(report)
     (hint,) = (f for f in report.findings if f.sentence.startswith("hint"))
     assert hint.name == "transition: finite at its own draws" and "has no density" in hint.sentence
@@ -113,7 +114,8 @@ def test_noise_may_be_singular(monkeypatch):
 
 def drawn(values: np.ndarray) -> Seen:
     """Draws, and nothing else known of them."""
-    return Seen(*(None,) * 3, values, *(None,) * 7)
+    rest = {f.name: None for f in dataclasses.fields(Seen)}
+    return Seen(**(rest | {"draws": values}))
 
 
 def test_singular_noise_is_that_of_the_draws():

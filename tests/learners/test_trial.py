@@ -13,6 +13,7 @@ import rmcvi
 from rmcvi.baselines import KalmanRecursion
 from rmcvi.baselines.kalman import log_evidence
 from rmcvi.families import ExtendedKalmanFamily, LinearGaussianFamily
+from rmcvi.learners.trial import Trial
 from rmcvi.models import LinearGaussian
 from rmcvi.monitors.paired import PairedState
 
@@ -95,9 +96,7 @@ def paired(mean: float, error: float) -> PairedState:
 )
 def test_what_the_comparisons_decide(model, rival, back, adopt):
     learner = rmcvi.OnlineEstimator(START, LinearGaussianFamily(), KalmanRecursion())
-    verdict = learner.trial._judge(
-        learner, paired(0.0, 0.03), paired(rival, 0.03), paired(model, 0.03)
-    )
+    verdict = Trial()._judge(learner, paired(0.0, 0.03), paired(rival, 0.03), paired(model, 0.03))
     assert (bool(verdict.theta_back), bool(verdict.adopt)) == (back, adopt)
     assert not verdict.phi_back
 

@@ -213,8 +213,10 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
             own, learned = found[f"{name}_{index}"], found.get(f"{name}_{index}_{LEARNED}", {})
             row = summary(own, learned, floor, kalman)
             numbers[name][candidate.name] = row
-            means = (float(np.mean(own[k])) for k in ("rmse", "coverage", "log_score"))
-            tried.append(trying.Outcome(candidate, *means, row["microseconds"]))
+            rmse, coverage, score = (
+                float(np.mean(own[k])) for k in ("rmse", "coverage", "log_score")
+            )
+            tried.append(trying.Outcome(candidate, rmse, coverage, score, row["microseconds"]))
             rows.append([candidate.name, *(in_words(row.get(k)) for k in COLUMNS)])
         goal = (float(np.mean(floor[key])) for key in ("rmse", "coverage"))
         chosen, why = trying.choose(tried, *goal)

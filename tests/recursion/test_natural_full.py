@@ -60,7 +60,8 @@ def test_advancing_without_derivatives_is_the_kalman_filter() -> None:
     @eqx.filter_jit
     def run(model, ys, inputs):
         def step(carry, row):
-            new = recursion.advance(carry, model, FAMILY, *row, jax.random.key(0))
+            y, now = row
+            new = recursion.advance(carry, model, FAMILY, y, now, jax.random.key(0))
             return new, (new.mean, new.covariance)
 
         return jax.lax.scan(step, FAMILY.initial_carry(model), (ys, inputs))[1]

@@ -1,12 +1,17 @@
 """The zoo conforms; what is wrong is named, and nothing is raised."""
 
+import dataclasses
 from functools import cache
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from rmcvi import checks
-from rmcvi.checks import model_checks, signature
+from rmcvi.checks import agreement, model_checks, signature
+from rmcvi.checks.laws import Seen
+from rmcvi.models import AbstractGaussianModel
 from tests.checks import _broken, _planted
 from tests.models.zoo import ZOO
 
@@ -70,6 +75,67 @@ def test_counts_skip_what_needs_a_density_on_the_line():
     assert skipped.name == "emission: sampler and density agree"
     assert "not tried because y[0] takes whole numbers only" in skipped.sentence
     assert str(skipped).startswith("skipped emission")
+
+
+class Lagged(AbstractGaussianModel):
+    """A level and what it was: no noise on the second; small noise on a large number."""
+
+    log_noise: jax.Array
+    dim_state: int = 2
+    dim_obs: int = 1
+
+    def initial_moments(self):
+        return jnp.full(2, 1000.0), jnp.ones(2)
+
+    def transition_mean(self, x_prev, inputs):
+        return jnp.stack([1000.0 + 0.9 * (x_prev[0] - 1000.0), x_prev[0]])
+
+    def transition_scale(self, inputs):
+        return jnp.stack([jnp.exp(self.log_noise), 0.0 * self.log_noise])
+
+    def emission_mean(self, x, inputs):
+        return x[:1] - x[1:]
+
+    def emission_scale(self, x, inputs):
+        return jnp.ones(1)
+
+
+def test_noise_may_be_singular(monkeypatch):
+    """As the tutorial says; the sampler is held against mean and scale all the same."""
+    monkeypatch.setattr(signature, "in_float32", lambda *_: None)
+    monkeypatch.setattr(model_checks, "_check_missing", lambda *_: None)
+    report = checks.model(Lagged(log_noise=jnp.log(0.1)))
+    assert report.ok, str(report)
+    (hint,) = (f for f in report.findings if f.sentence.startswith("hint"))
+    assert hint.name == "transition: finite at its own draws" and "has no density" in hint.sentence
+    told = {f.name for f in report.findings}
+    assert "transition_mean and transition_scale are the sampler's" in told
+
+
+def drawn(values: np.ndarray) -> Seen:
+    """Draws, and nothing else known of them."""
+    rest = {f.name: None for f in dataclasses.fields(Seen)}
+    return Seen(**(rest | {"draws": values}))
+
+
+def test_singular_noise_is_that_of_the_draws():
+    mean, scale, nothing = np.array([[1.0, 1000.0]]), np.array([[0.1, 0.0]]), jnp.zeros(1)
+    said = agreement.Account(nothing, nothing, nothing, None, jnp.asarray(mean), jnp.asarray(scale))
+    noise = np.random.default_rng(0).normal(size=(1, 4000, 2)) * scale
+    assert agreement.moments(said, drawn(mean + noise)) is None
+    for wrong, words in ((1.1 * mean + noise, "is off by"), (mean + 1.5 * noise, "covariance 2.2")):
+        assert words in (agreement.moments(said, drawn(wrong)) or "")
+
+
+def test_ties_by_rounding_are_no_atoms():
+    draws = np.random.default_rng(0).normal(size=(1, 4000, 1))
+    fine = (1000.0 + 0.1 * draws).astype(np.float32)
+    assert len(np.unique(fine)) < 0.95 * fine.size
+    assert agreement.discrete("transition", drawn(fine)) is None
+    for atoms in (np.where(draws > 1.0, 1.0, draws), np.full_like(draws, 0.5)):
+        assert "often draws the same value" in (
+            agreement.discrete("transition", drawn(atoms)) or ""
+        )
 
 
 def test_sloppy_densities_are_told_apart():

@@ -13,7 +13,9 @@ import rmcvi
 from rmcvi.baselines import KalmanRecursion
 from rmcvi.baselines.kalman import log_evidence
 from rmcvi.families import ExtendedKalmanFamily, LinearGaussianFamily
+from rmcvi.learners.trial import Trial
 from rmcvi.models import LinearGaussian
+from rmcvi.monitors.paired import PairedState
 
 TRUTH = LinearGaussian(jnp.array([[0.9, 0.1], [-0.1, 0.8]]), jnp.eye(2), 0.4, 0.6)
 START = LinearGaussian(0.1 * jnp.eye(2), jnp.eye(2), 1.2, 0.6)
@@ -74,6 +76,29 @@ def test_a_model_that_drifts_off_goes_back():
     far = eqx.tree_at(lambda m: m.raw_transition_noise, TRUTH, TRUTH.raw_transition_noise + 3.6)
     ys = rmcvi.simulate(TRUTH, jax.random.key(5), 8000)[1]
     assert score[-2000:].mean() > float(log_evidence(far, ys[-2000:])) / 2000.0 + 0.1
+
+
+def paired(mean: float, error: float) -> PairedState:
+    """After a hundred blocks."""
+    count, zero = 100.0, jnp.zeros((), int)
+    return PairedState(*map(jnp.asarray, (0.0, zero, count, mean, 99.0 * error**2)))
+
+
+@pytest.mark.parametrize(
+    ("model", "rival", "back", "adopt"),
+    [
+        (-0.3, -0.01, True, False),  # worse with plain filters, and the learner is no better
+        (-0.3, 0.2, False, False),  # the learner makes up for it
+        (-0.1, -0.1, False, False),  # three standard errors do not suffice
+        (0.3, 0.2, False, True),
+        (0.3, -0.2, False, False),
+    ],
+)
+def test_what_the_comparisons_decide(model, rival, back, adopt):
+    learner = rmcvi.OnlineEstimator(START, LinearGaussianFamily(), KalmanRecursion())
+    verdict = Trial()._judge(learner, paired(0.0, 0.03), paired(rival, 0.03), paired(model, 0.03))
+    assert (bool(verdict.theta_back), bool(verdict.adopt)) == (back, adopt)
+    assert not verdict.phi_back
 
 
 @pytest.mark.long

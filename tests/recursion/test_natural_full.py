@@ -51,6 +51,26 @@ def test_it_is_the_kalman_filter_and_its_score(name: str, particles: int, correc
     np.testing.assert_array_equal(misfit.pareto_k, 0.0 if particles > 24 else np.nan)
 
 
+def test_advancing_without_derivatives_is_the_kalman_filter() -> None:
+    """What the trial of a learner runs beside it: moments in, moments out, noise of rank one."""
+    model = integrator()
+    ys, inputs = stream(model, 30)
+    recursion = rmcvi.NaturalRMCVI(6, num_steps=1)
+
+    @eqx.filter_jit
+    def run(model, ys, inputs):
+        def step(carry, row):
+            y, now = row
+            new = recursion.advance(carry, model, FAMILY, y, now, jax.random.key(0))
+            return new, (new.mean, new.covariance)
+
+        return jax.lax.scan(step, FAMILY.initial_carry(model), (ys, inputs))[1]
+
+    exact = kalman_filter(model, ys, inputs)
+    for found, expected in zip(run(model, ys, inputs), (exact.mean, exact.covariance), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
 def test_statistics_of_online_em_are_those_of_the_smoother() -> None:
     """A tilt of the transition is averaged over the backward kernel."""
     case = full_case()

@@ -13,12 +13,13 @@ import numpy as np
 from jaxtyping import Array
 
 from rmcvi.checks.laws import DENSITY, NUM_DRAWS, SAMPLER, VARIABLE, Seen
-from rmcvi.checks.report import SKIPPED, call
+from rmcvi.checks.report import HINT, SKIPPED, call
 from rmcvi.checks.tools import (
     close,
     excess,
     paths,
     quick_jit,
+    rounding,
     sample_excess,
     shown,
     standard_error,
@@ -27,12 +28,19 @@ from rmcvi.checks.tools import (
 from rmcvi.core.inputs import Inputs
 from rmcvi.models import AbstractGaussianModel
 
+SINGULAR = "model.transition_scale is singular, so that x_t given x_{t-1} has no density"
 
-def finite(law: str, seen: Seen) -> str | None:
+
+def finite(law: str, seen: Seen, singular: bool = False) -> str | None:
     """Draws, log-densities and their slopes are finite at the model's own draws."""
     bad = int(np.sum(~np.all(np.isfinite(seen.draws), -1)))
     if bad:
         return f"model.{SAMPLER[law]}: {bad} of {seen.log_prob.size} draws are not finite"
+    if singular:
+        return (
+            f"{HINT}{SINGULAR}: NaturalRMCVI with LinearGaussianFamily(), particle and Kalman "
+            "filters need none; other recursions, mixtures' `smooth` and particle smoothers do"
+        )
     for name, values in (("", seen.log_prob[..., None]), ("the gradient of ", seen.slope)):
         wrong = ~np.all(np.isfinite(values), -1)
         if np.any(wrong):
@@ -68,9 +76,16 @@ def discrete(law: str, seen: Seen) -> str | None:
         draws = seen.draws[..., k]
         if np.all(draws == np.round(draws)):
             return f"{VARIABLE[law]}[{k}] takes whole numbers only"
-        if any(len(np.unique(row)) < 0.95 * row.size for row in draws):
+        if any(_ties(row) for row in draws):
             return f"model.{SAMPLER[law]} often draws the same value of {VARIABLE[law]}[{k}]"
     return None
+
+
+def _ties(row: np.ndarray) -> bool:
+    """Whether values come again more often than by rounding, of small noise on large numbers."""
+    distinct, spread = len(np.unique(row)), float(np.std(row))
+    rounded = row.size * np.spacing(np.max(np.abs(row))) / spread if spread > 0.0 else 0.0
+    return bool(distinct < (0.95 - rounded) * row.size)
 
 
 def bounded(law: str, seen: Seen) -> str | None:
@@ -213,12 +228,20 @@ def moments(said: Account, seen: Seen) -> str | None:
     ):
         factor = np.asarray(scale, float)
         factor = np.diag(factor) if factor.ndim == 1 else factor
-        if np.any(np.triu(factor, 1) != 0.0) or np.any(np.diagonal(factor) <= 0.0):
+        if np.any(np.triu(factor, 1) != 0.0) or np.any(np.diagonal(factor) < 0.0):
             return (
-                "model.transition_scale: expected positive standard deviations or a lower "
-                f"Cholesky factor, got {shown(scale)}"
+                "model.transition_scale: expected standard deviations or a lower Cholesky factor, "
+                f"got {shown(scale)}"
             )
-        white = np.linalg.solve(factor, (np.asarray(draws, float) - np.asarray(mean, float)).T).T
+        away, expected = np.asarray(draws, float) - np.asarray(mean, float), np.eye(len(factor))
+        if np.all(np.diagonal(factor) > 0.0):
+            white = np.linalg.solve(factor, away.T).T
+        else:  # nothing to divide by: in units of each coordinate, or of its size without noise
+            size, place = np.linalg.norm(factor, axis=1), 1.0 + np.abs(np.asarray(mean, float))
+            away = np.where((size > 0.0) | (np.abs(away) > rounding() * place), away, 0.0)
+            unit = np.where(size > 0.0, size, place)
+            white, factor = away / unit, factor / unit[:, None]
+            expected = factor @ factor.T
         average, error, off = sample_excess(white)
         if np.any(off > 1.0):
             (k,) = worst(off)
@@ -226,13 +249,13 @@ def moments(said: Account, seen: Seen) -> str | None:
                 f"model.transition_mean is off by {average[k]:.3g} scales in x[{k}] from the draws "
                 f"of model.transition_sample (standard error {error[k]:.2g})"
             )
-        square, error, off = sample_excess(white[:, :, None] * white[:, None], np.eye(len(factor)))
+        square, error, off = sample_excess(white[:, :, None] * white[:, None], expected)
         if np.any(off > 1.0):
             j, k = worst(off)
             return (
                 f"model.transition_scale is not that of the draws of model.transition_sample: "
                 f"whitened by it, they have covariance {square[j, k]:.3g} at [{j}, {k}] (standard "
-                f"error {error[j, k]:.2g}), expected {float(j == k):g}"
+                f"error {error[j, k]:.2g}), expected {expected[j, k]:.3g}"
             )
     return None
 

@@ -183,6 +183,19 @@ class AbstractRecursion(eqx.Module):
         """The family if it advances and draws backwards on its own, None if it does not."""
         return family
 
+    def advance(
+        self,
+        carry: PyTree,
+        model: AbstractModel,
+        family: Any,
+        y: Float[Array, "dy"],
+        inputs: Inputs,
+        key: Key[Array, ""],
+    ) -> PyTree:
+        """The family's carry after y_t as cheaply as can be had: nothing is learned."""
+        del key
+        return family.advance(model, carry, y, inputs)
+
     def history(self, state: PyTree) -> PyTree | None:
         """The last rows, for backward sampling; None if the recursion keeps none."""
         del state

@@ -1,13 +1,15 @@
 """Learning never makes it worse: what was learned is on trial against what it was learned from.
 
 Beside the learner two plain filters run, both with the family as it was before training (tied to
-its model, if it is of that kind): one with the learner's model, one with a model kept as reference.
+its model, if it is of that kind; by natural steps, if the learner takes such): one with the
+learner's model, one with a model kept as reference.
 From time to time all three predict the same observations, and paired log scores decide:
 
 - the learner is worse than the untrained family with the same model: phi goes back to its start;
-- it is worse than the reference, and the untrained family with its model is so too: theta goes back
-  to the reference;
-- with the present model the untrained family beats the reference: that is the new reference.
+- with its model the untrained family is worse than the reference, and the learner is no better:
+  theta goes back to the reference;
+- with its model the untrained family beats the reference, and so does the learner: that is the new
+  reference.
 
 What goes back learns four times as slowly afterwards, until it proves better.
 """
@@ -27,8 +29,11 @@ from rmcvi.monitors.health import Alarm
 from rmcvi.monitors.paired import PairedState
 
 PERIOD, ACTIVE, BURN_IN = 1024, 128, 32
-"""The filters run in the first eighth of each period, and are compared when they know where they
-are: what they cost is an eighth, and one that still starts is never held to be better."""
+"""The filters run throughout the first period, in the first eighth of each later one, and as long
+as steps are much shortened, for then something is wrong; they are compared when they know where
+they are, so that one that still starts is never held to be better."""
+DAMPED = 0.25
+"""Steps shortened to less than this are: one halving comes and goes, under volatility often."""
 LEAST = 0.01
 """Nats per row and coordinate that are worth acting upon."""
 SLOWER = 0.25
@@ -104,11 +109,10 @@ class Trial(eqx.Module):
             inputs: of this row.
             own: the learner's log score of y.
         """
-        phase = state.t % PERIOD
         no = jnp.zeros((), bool)
         asleep = Verdict(no, no, no, no)
         return jax.lax.cond(
-            phase < ACTIVE,
+            _regular(state) | _damped(state),
             lambda v: self._look(learner, state, v, rows, inputs, own),
             lambda v: (v, asleep),
             state.trial,
@@ -125,16 +129,19 @@ class Trial(eqx.Module):
     ) -> tuple[TrialState, Verdict]:
         theta = eqx.filter(learner.model_at(state), learner.trainable.model)
         pair = jax.tree.map(lambda a, b: jnp.stack([a, b]), theta, trial.theta)
-        phase = state.t % PERIOD
-        filters = jax.lax.cond(phase == 0, lambda: _begin(learner, pair), lambda: trial.filters)
+        phase, damped, rest = state.t % PERIOD, _damped(state), state.watch.health.rest
+        # Begun once, at the halving that leads there: what goes wrong slowly shows in the long run.
+        first = (rest == 0) & (state.watch.factor >= 0.5 * DAMPED)
+        begin = jnp.where(damped, first, phase == 0)
+        filters = jax.lax.cond(begin, lambda: _begin(learner, pair), lambda: trial.filters)
         key = jax.random.fold_in(jax.random.fold_in(state.key, state.t), SALT)
-        due = phase >= BURN_IN
+        due = (~_regular(state) | (phase >= BURN_IN)) & (~damped | (rest >= BURN_IN))
         scores = jax.lax.cond(
             due,
             lambda: _scores(learner, (pair, filters), state.t, rows[0], inputs, key),
             lambda: jnp.zeros(2),
         )
-        after = _advanced(learner, (pair, filters), rows[1], inputs)
+        after = _advanced(learner, (pair, filters), rows[1], inputs, key)
         family = trial.family.add(own - scores[0], due)
         rival = trial.learner.add(own - scores[1], due)
         model = trial.model.add(scores[0] - scores[1], due)
@@ -157,11 +164,11 @@ class Trial(eqx.Module):
         self, learner: Any, family: PairedState, rival: PairedState, model: PairedState
     ) -> Verdict:
         least = LEAST * learner.dim_obs
-        (phi_worse, phi_better), (worse, _) = family.beyond(least), rival.beyond(least)
+        phi_worse, phi_better = family.beyond(least)
         theta_worse, theta_better = model.beyond(least)
         learned = tree.has_arrays(eqx.filter(learner.family, learner.trainable.family))
         return Verdict(
-            theta_back=worse & theta_worse,
+            theta_back=theta_worse & (rival.mean < 0.0),
             phi_back=phi_worse & learned,
             adopt=theta_better & (rival.mean > 0.0),
             better_family=phi_better,
@@ -197,6 +204,16 @@ def obey(learner: Any, verdict: Verdict, trial: TrialState, state: Any) -> Any:
         (*model, *family, trial),
         is_leaf=lambda v: v is None,
     )
+
+
+def _regular(state: Any) -> Bool[Array, ""]:
+    """Whether the filters run at this row in any case."""
+    return (state.t % PERIOD < ACTIVE) | (state.t < PERIOD)
+
+
+def _damped(state: Any) -> Bool[Array, ""]:
+    """Whether steps are much shortened."""
+    return state.watch.factor < DAMPED
 
 
 def _begin(learner: Any, pair: PyTree) -> PyTree:
@@ -237,14 +254,20 @@ def _scores(
 
 
 def _advanced(
-    learner: Any, filters: tuple[PyTree, PyTree], y: Float[Array, "dy"], inputs: Inputs
+    learner: Any,
+    filters: tuple[PyTree, PyTree],
+    y: Float[Array, "dy"],
+    inputs: Inputs,
+    key: Key[Array, ""],
 ) -> PyTree:
-    """Carries after y, under both models."""
+    """Carries after y, under both models, one after the other: branches stay branches."""
 
-    def one(theta, carry):
-        return learner.family.advance(eqx.combine(theta, learner.model), carry, y, inputs)
+    def one(pair):
+        theta, carry = pair
+        model = eqx.combine(theta, learner.model)
+        return learner.recursion.advance(carry, model, learner.family, y, inputs, key)
 
-    return jax.vmap(one, axis_size=2)(*filters)
+    return jax.lax.map(one, filters)
 
 
 def _rate(rate: Float[Array, ""], worse: Bool[Array, ""], better: Bool[Array, ""]) -> Array:

@@ -64,11 +64,16 @@ class AbstractGaussianModel(AbstractModel):
     ) -> Float[Array, "k dx"]:
         """Rows r_k with sum_k r_k r_k' = Fisher information about x_t in what is seen of y_t.
 
-        By default those in the mean, (d mean / dx) / scale: all there is for Gaussians of known
-        scale and for counts, a lower bound for every law. Override it if y_t tells by its spread.
+        By default (d mean / dx) / scale, which is all there is for counts and a lower bound for
+        every law; for the Gaussian law that follows from mean and scale also 2^.5 d log scale / dx,
+        so that it is exact. Override it if y_t has another law and tells by its spread.
         """
-        jacobian = jax.jacfwd(self.emission_mean)(x, inputs)
-        return (seen / self.emission_scale(x, inputs))[:, None] * jacobian
+        scale = self.emission_scale(x, inputs)
+        rows = (seen / scale)[:, None] * jax.jacfwd(self.emission_mean)(x, inputs)
+        if type(self).emission_log_prob is not AbstractGaussianModel.emission_log_prob:
+            return rows
+        spread = jax.jacfwd(self.emission_scale)(x, inputs) / scale[:, None]
+        return jnp.concatenate([rows, 2.0**0.5 * seen[:, None] * spread])
 
     def initial_moments(self) -> tuple[Float[Array, "dx"], Scale]:
         """Mean of x_0; its standard deviations, or a lower Cholesky factor of its covariance."""

@@ -122,6 +122,13 @@ class NaturalRMCVI(AbstractRecursion):
         """Carries, observations and inputs of the last rows; a mixture keeps none."""
         return state.history if self.components == 1 else None
 
+    def advance(self, carry, model, family, y, inputs, key):
+        """By natural steps of one full Gaussian, whatever the form of q_t."""
+        del family
+        return natural_full.advance(
+            self, carry, model.untilted, Observation(y, inputs, carry.fresh > 0.5), key
+        )
+
     def carries(
         self,
         model: AbstractModel,

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, Key
 from rmcvi.contract import Gradients, Info, Misfit, Step, Trainable
 from rmcvi.core import tree
 from rmcvi.core.compensated import CompensatedSum
-from rmcvi.core.gaussian import colour, whitened_normal
+from rmcvi.core.gaussian import colour, root_of, whitened_normal
 from rmcvi.core.observation import Observation
 from rmcvi.core.pareto import pareto_k
 from rmcvi.families import LinearGaussianFamily
@@ -120,11 +120,9 @@ def step(
     k_outer, k_inner = jax.random.split(key)
     noise = whitened_normal(k_outer, settings.num_particles, model.dim_state)
     row = Row(observed, noise, whitened_normal(k_inner, settings.num_inner, model.dim_state))
-    prior, plain = row.predict(model.untilted, state.law), model.untilted
-    fit = ascend(
-        lambda z: row.target(plain, prior, z), noise, settings.num_steps, settings.rate or 1.0
-    )
-    now = Match.of(fit, settings.corrected)
+    plain = model.untilted
+    prior, now = fitted(settings, plain, state.law, row)
+    fit = now.fit
     weights = now.weights if settings.corrected else jnp.full(len(noise), 1.0 / len(noise))
     gradient, tangents = _derivatives(state, (model, trainable), row, prior, now, weights)
     increment = fit.elbo
@@ -148,6 +146,29 @@ def step(
     )
     gradient = tree.where(sound, gradient, tree.zeros(gradient))
     return Step(new, Gradients(gradient, eqx.filter(family, False)), info)
+
+
+def fitted(settings: NaturalSettings, model: Any, law: Law, row: Row) -> tuple[Prediction, Match]:
+    """x_t before y_t, and q_t."""
+    prior = row.predict(model, law)
+    fit = ascend(
+        lambda z: row.target(model, prior, z), row.noise, settings.num_steps, settings.rate or 1.0
+    )
+    return prior, Match.of(fit, settings.corrected)
+
+
+def advance(
+    settings: NaturalSettings,
+    carry: Moments,
+    model: Any,
+    observed: Observation,
+    key: Key[Array, ""],
+) -> Moments:
+    """Moments of q_t from those of q_{t-1}, without derivatives."""
+    noise = whitened_normal(key, settings.num_particles, model.dim_state)
+    law = Law(carry.mean, root_of(carry.covariance))
+    prior, now = fitted(settings, model, law, Row(observed, noise, noise[:0]))
+    return prior.posterior(now).moments(jnp.zeros((), bool))
 
 
 def _derivatives(

@@ -7,7 +7,6 @@ The shocks share a factor z_t ~ N(0, 1): e_t = -c z_t + ..., n_{t+1} = c z_t + .
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -79,12 +78,6 @@ class Leverage(AbstractGaussianModel):
         """What of the deviation is not shared."""
         del inputs
         return _deviation(x) / jnp.cosh(self.raw_loading)
-
-    def emission_information(self, x, seen, inputs):
-        """In the mean, and in the log of the scale."""
-        mean = super().emission_information(x, seen, inputs)
-        spread = jax.jacfwd(lambda v: jnp.log(self.emission_scale(v, inputs)))(x)
-        return jnp.concatenate([mean, 2.0**0.5 * seen[:, None] * spread])
 
 
 def _deviation(x: Float[Array, "2"]) -> Float[Array, "1"]:

@@ -6,7 +6,6 @@ Names are imported when they are used: `rmcvi --help` needs no JAX.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rmcvi.compiling import prepare
 from rmcvi.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -118,8 +117,6 @@ _HOMES = {
     "SampledIndices": "rmcvi.recursion",
     "Fleet": "rmcvi.scale",
 }
-
-prepare()
 
 
 def __getattr__(name: str) -> Any:

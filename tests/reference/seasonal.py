@@ -396,8 +396,9 @@ class Reference:
             for profile, visits, gain in zip(
                 model.profiles, self.visits, (0.05, 0.1), strict=False
             ):
-                h, gain = t % len(profile), 0.3 if len(profile) < 24 else gain
-                profile[h, i] += max(1 / visits[h, i], gain) * (path.m[i] - profile[h, i])
+                h = t % len(profile)
+                fast = 0.3 * min(1, 40 / visits[h, i]) if len(profile) < 24 else 0.0
+                profile[h, i] += max(1 / visits[h, i], gain, fast) * (path.m[i] - profile[h, i])
         if teaches:
             B = np.hstack([np.eye(d), -a.F])
             noise = B @ (path.m - a.mean)

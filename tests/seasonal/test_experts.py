@@ -11,7 +11,8 @@ from rmcvi.core.student import quantile
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Experts, Skill, place_of, score
+from rmcvi.learners.seasonal.experts import Experts, Skill, score
+from rmcvi.learners.seasonal.panel import place_of
 from rmcvi.learners.seasonal.pull import Pull
 from rmcvi.learners.seasonal.settings import Settings
 from rmcvi.learners.seasonal.trial import Trial

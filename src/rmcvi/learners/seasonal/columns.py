@@ -127,8 +127,8 @@ def _plausible(values: Float[Array, "n dy"]) -> Bool[Array, "n dy"]:
 
 
 def _ranks(values: Float[Array, "n"]) -> Int[Array, "n"]:
-    """Places in ascending order, by comparing all pairs: a program with a sort is not compiled as
-    one piece (`compiling.py`), which costs every row more than this does the few first ones.
+    """Places in ascending order, by comparing all pairs: a loop with a sort cannot be compiled as
+    one piece (`compiling`), which costs every row more than this does the few first ones.
     """
     earlier = jnp.arange(len(values))[:, None] > jnp.arange(len(values))[None]
     before = (values[None] < values[:, None]) | ((values[None] == values[:, None]) & earlier)

@@ -11,7 +11,7 @@ rows of C are set to 0, not left to rounding.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from rmcvi.core.gaussian import symmetric
 
@@ -19,9 +19,8 @@ LARGEST = 9.0
 """No variance above that of 3 standard units: an unstable F in a long gap."""
 RIDGE = 100.0
 """Roundings that are added to the diagonal before innovations are solved for."""
-FEW, MANY = 4, 64
-"""Columns whose innovations are solved for by an elimination that is written out, which makes the
-program longer, and by one at all: beyond, the library's way by blocks is faster."""
+FEW = 8
+"""Columns whose innovations are solved for by elimination: its program grows with their number."""
 FILLED = 4.0
 """A value that was not seen lies within this many standard deviations."""
 
@@ -92,20 +91,14 @@ class Companion(eqx.Module):
 def solved(matrix: Float[Array, "d d"], right: Float[Array, "d n"]) -> Float[Array, "d n"]:
     """The solution of matrix x = right, for a positive definite matrix.
 
-    By elimination in plain operations: many streams share them, and a program without calls of a
-    library is compiled as one piece (`compiling.py`).
+    A small one by elimination in plain operations, which many streams share; solvers of the
+    library are called once for each of them, and keep a loop from being one piece (`compiling`).
     """
     size = matrix.shape[0]
-    if size > MANY:
-        return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), right)
-
-    def eliminate(j: Int[Array, ""] | int, both: Float[Array, "d m"]) -> Float[Array, "d m"]:
-        row = both[j] / both[j, j]
-        return (both - both[:, j, None] * row[None]).at[j].set(row)
-
-    both = jnp.concatenate([matrix, right], 1)
     if size > FEW:
-        return jax.lax.fori_loop(0, size, eliminate, both)[:, size:]
+        return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), right)
+    both = jnp.concatenate([matrix, right], 1)
     for j in range(size):
-        both = eliminate(j, both)
+        row = both[j] / both[j, j]
+        both = (both - both[:, j, None] * row[None]).at[j].set(row)
     return both[:, size:]

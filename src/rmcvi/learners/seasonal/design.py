@@ -16,9 +16,10 @@ OWN, CROSS, OTHER = 0.2, 0.1, 0.1
 """Prior standard deviations: own lag, lag of another column, anything else."""
 GAINS = (0.05, 0.1)
 """Least rate at which the profile of each period follows."""
-SHORT, FAST = 24, 0.3
-"""A season of fewer rows is one of quarters, months or days: it comes back after a week or a year,
-and changes in between, so that its profile follows at this rate at least."""
+SHORT, FAST, YEARS = 24, 0.3, 40.0
+"""A season of fewer rows is one of quarters, months or days, and changes from year to year: its
+profile follows at this rate at least. One that came back more often than this is a cycle that
+holds, and must not take a slow drift for its own."""
 FARTHEST = 1500
 """Rows of the longest period whose own lags are inputs: the state holds all rows in between."""
 BOUND = 10.0
@@ -57,11 +58,12 @@ class Design(eqx.Module):
         """Length of phi."""
         return self.lagged + self.seasonal + 1 + self.width
 
-    @property
-    def gains(self) -> tuple[float, ...]:
-        """Least rates of the profiles."""
-        pairs = zip(self.periods, GAINS, strict=False)
-        return tuple(FAST if period < SHORT else gain for period, gain in pairs)
+    def rate(self, place: int, visits: Float[Array, "dy"]) -> Float[Array, "dy"]:
+        """At which the profile of a period follows at its phase, visited so often."""
+        least = jnp.full_like(visits, GAINS[place])
+        if self.periods[place] < SHORT:
+            least = jnp.maximum(least, FAST * jnp.minimum(1.0, YEARS / jnp.maximum(visits, 1.0)))
+        return jnp.maximum(1.0 / jnp.maximum(visits, 1.0), least)
 
     def mask(self, seasonal: bool) -> Float[Array, "k"]:
         """Which inputs a component uses."""

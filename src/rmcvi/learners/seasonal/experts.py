@@ -82,12 +82,6 @@ class Experts(eqx.Module):
         return jnp.stack([change(v, scale, a) for v, a in zip(rows, self.asinh, strict=True)])
 
 
-def place_of(horizon: Float[Array, "dy"]) -> Float[Array, "dy"]:
-    """The place of a horizon among the bins, on a logarithmic scale."""
-    place = jnp.log2(jnp.maximum(horizon, 1.0)) - (0.5 - 1e-4)
-    return jnp.where(place < 0.5, 0.0, jnp.clip(place, 1.0, BINS - 1.0))
-
-
 class Skill(eqx.Module):
     """How well the experts have done, by horizon and column, or `at` one horizon a column."""
 

@@ -140,12 +140,10 @@ def _follow(
 ) -> list[Float[Array, "_ dy"]]:
     """Profiles: p[phase] moves towards the value just seen."""
     profiles = []
-    for profile, count, period, gain in zip(
-        component.profiles, columns.visits, design.periods, design.gains, strict=True
-    ):
-        j, _ = design.places(phase, period)
-        rate = jnp.maximum(1.0 / jnp.maximum(count[j], 1.0), gain)
-        step = jnp.where(teaches, rate, 0.0) * (state.mean[: design.size] - profile[j])
+    for i, (profile, count) in enumerate(zip(component.profiles, columns.visits, strict=True)):
+        j, _ = design.places(phase, design.periods[i])
+        rate = jnp.where(teaches, design.rate(i, count[j]), 0.0)
+        step = rate * (state.mean[: design.size] - profile[j])
         profiles.append(profile.at[j].set(profile[j] + step))
     return profiles
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Been, Component, Frozen, Pairs
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.experts import Experts, place_of
+from rmcvi.learners.seasonal.experts import BINS, Experts
 from rmcvi.learners.seasonal.predict import Row, predict
 from rmcvi.learners.seasonal.pull import SIMPLE
 from rmcvi.learners.seasonal.units import LocationScale, Units
@@ -116,3 +116,9 @@ def assemble(
         valid=sound & (usable[None] | always[:, None]),
         place=place_of(horizon),
     )
+
+
+def place_of(horizon: Float[Array, "dy"]) -> Float[Array, "dy"]:
+    """The place of a horizon among the bins, on a logarithmic scale."""
+    place = jnp.log2(jnp.maximum(horizon, 1.0)) - (0.5 - 1e-4)
+    return jnp.where(place < 0.5, 0.0, jnp.clip(place, 1.0, BINS - 1.0))

@@ -24,7 +24,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from rmcvi.core import tree
 from rmcvi.core.inputs import Inputs
 from rmcvi.learners.best import back
-from rmcvi.learners.predict import next_states
 from rmcvi.monitors.health import Alarm
 from rmcvi.monitors.paired import PairedState
 
@@ -136,12 +135,7 @@ class Trial(eqx.Module):
         filters = jax.lax.cond(begin, lambda: _begin(learner, pair), lambda: trial.filters)
         key = jax.random.fold_in(jax.random.fold_in(state.key, state.t), SALT)
         due = (~_regular(state) | (phase >= BURN_IN)) & (~damped | (rest >= BURN_IN))
-        scores = jax.lax.cond(
-            due,
-            lambda: _scores(learner, (pair, filters), state.t, rows[0], inputs, key),
-            lambda: jnp.zeros(2),
-        )
-        after = _advanced(learner, (pair, filters), rows[1], inputs, key)
+        scores, after = _filtered(learner, (pair, filters), rows, inputs, key)
         family = trial.family.add(own - scores[0], due)
         rival = trial.learner.add(own - scores[1], due)
         model = trial.model.add(scores[0] - scores[1], due)
@@ -222,50 +216,34 @@ def _begin(learner: Any, pair: PyTree) -> PyTree:
     return jax.vmap(lambda v: begin(eqx.combine(v, learner.model)), axis_size=2)(pair)
 
 
-def _scores(
+def _filtered(
     learner: Any,
     filters: tuple[PyTree, PyTree],
-    t: Int[Array, ""],
-    y: Float[Array, "dy"],
+    rows: tuple[Float[Array, "dy"], Float[Array, "dy"]],
     inputs: Inputs,
     key: Key[Array, ""],
-) -> Float[Array, "2"]:
-    """Log scores of y under both models, by as many draws as the learner's own.
+) -> tuple[Float[Array, "2"], PyTree]:
+    """Log scores of y under both models, by as many draws as the learner's own, and carries after it.
 
     Args:
         learner: the estimator.
-        filters: parameters and carries, two of each.
-        t: number of the row.
-        y: as it is scored.
+        filters: parameters and carries, two of each, taken one after the other: branches stay
+            branches, and the program has all of it once.
+        rows: y as it is scored, and as it is learned from.
         inputs: of this row.
         key: the same for both.
     """
-    k1, k2 = jax.random.split(key)
+    k1, k2, k3 = jax.random.split(key, 3)
     family = learner.family
-
-    def one(theta, carry):
-        model = eqx.combine(theta, learner.model)
-        before = family.distribution.sample(k1, family.marginal(carry), learner.draws)
-        x = next_states(model, before, t, inputs, k2)
-        log_g = jax.vmap(lambda v: model.observed_log_prob(v, y, inputs))(x)
-        return jax.nn.logsumexp(log_g) - jnp.log(learner.draws)
-
-    return jax.vmap(one, axis_size=2)(*filters)
-
-
-def _advanced(
-    learner: Any,
-    filters: tuple[PyTree, PyTree],
-    y: Float[Array, "dy"],
-    inputs: Inputs,
-    key: Key[Array, ""],
-) -> PyTree:
-    """Carries after y, under both models, one after the other: branches stay branches."""
 
     def one(pair):
         theta, carry = pair
         model = eqx.combine(theta, learner.model)
-        return learner.recursion.advance(carry, model, learner.family, y, inputs, key)
+        before = family.distribution.sample(k1, family.marginal(carry), learner.draws)
+        x = model.transition_draws(k2, before, inputs)
+        log_g = jax.vmap(lambda v: model.observed_log_prob(v, rows[0], inputs))(x)
+        score = jax.nn.logsumexp(log_g) - jnp.log(learner.draws)
+        return score, learner.recursion.advance(carry, model, family, rows[1], inputs, k3)
 
     return jax.lax.map(one, filters)
 

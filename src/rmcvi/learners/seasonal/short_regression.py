@@ -11,15 +11,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from rmcvi.learners.seasonal.small_regression import Manner, Outlook, SmallRegression
+from rmcvi.learners.seasonal.small_regression import Outlook, SmallRegression
 from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
 
-MANNER = Manner(prior=(0.6, 0.3, 0.3, 0.3, 0.3), tails=0.0, bound=100.0, slow=0.002)
-"""Coefficients start at 0, the last value's own forecast; the first is momentum's, which must be
-learned within a dozen rows. Large errors are what squares are about: they teach in full (a beat of
-a heart has tens of scales), and noise that followed bursts would make their rows count for little.
-"""
+PRIOR = (0.6, 0.3, 0.3, 0.3, 0.3)
+"""Prior deviations of the coefficients around 0, the last value's own forecast. That of the last
+change is the wider: momentum must be learned within a dozen rows."""
 NEED = 3.0
 """Values before it says anything."""
 LEAP = 3.0
@@ -44,7 +42,7 @@ class ShortRegression(eqx.Module):
     def unknown(cls, size: int) -> "ShortRegression":
         """Nothing seen."""
         zeros = jnp.zeros(size)
-        rows = SmallRegression.around(jnp.zeros((size, len(MANNER.prior))), MANNER)
+        rows = SmallRegression.around(jnp.zeros((size, len(PRIOR))), PRIOR)
         return cls(rows, jnp.zeros((2, size)), zeros + jnp.nan, zeros, zeros)
 
     def unit(self, walk: RandomWalk) -> Float[Array, "dy"]:
@@ -62,7 +60,7 @@ class ShortRegression(eqx.Module):
             profile - self.season,
             self.level - last,
         ]
-        said = self.rows.predict(jnp.stack(features, 1) / scale[:, None], MANNER)
+        said = self.rows.predict(jnp.stack(features, 1) / scale[:, None])
         near = (walk.count >= NEED) & (walk.gap < 2.0)
         deviation = jnp.where(near, scale * jnp.sqrt(said.variance), jnp.nan)
         return said, LocationScale(last + scale * said.change, deviation)
@@ -89,7 +87,7 @@ class ShortRegression(eqx.Module):
         seen, (said, law) = ~jnp.isnan(y), outlook
         error = (y - law.location) / self.unit(walk)
         near = teaches & jnp.isfinite(law.deviation)
-        rows = self.rows.learn(said, error, near, walk.count, MANNER)
+        rows = self.rows.learn(said, error, near, walk.count, jnp.asarray(PRIOR))
         pace = jnp.where(seen, jnp.maximum(1.0 / (walk.count + 1.0), SLOW_LEVEL), 0.0)
         most = jnp.where(self.scale > 0.0, LEAP * self.scale, jnp.inf)
         away = jnp.where(seen, y, self.level) - self.level

@@ -2,10 +2,9 @@
 
     y = base + s (w' phi + noise),    phi and noise in units of a scale s
 
-Inputs are bounded, and a value far out teaches nothing.
+They are least squares: what a large error teaches is what squares are about. Inputs are bounded,
+and a value far out teaches nothing.
 """
-
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,22 +16,13 @@ from rmcvi.core.regression import Regression
 KEEP = 0.998
 """What is kept from one value to the next: they are there for what the long memory of the
 components has not followed yet."""
-LEAST, LARGEST = 0.0025, 1e4
+BOUND = 100.0
+"""Inputs lie within this many scales, and so do errors that teach: a beat of a heart has tens."""
+SLOW = 0.002
+"""Least rate of the noise: were it to follow bursts, their rows would count for little."""
+LEAST, LARGEST = 0.0025, BOUND**2
 """Bounds of the noise, in squares of the scale of changes: a column that stands still does not make
 it surer than the last value, whose width may shrink as far."""
-
-
-class Manner(NamedTuple):
-    """How a regression learns; known when it is compiled."""
-
-    prior: tuple[float, ...]
-    """Deviations of the coefficients around those of the base; none becomes less certain."""
-    tails: float
-    """1 / degrees of Student's t, which the noise has; 0: it is normal."""
-    bound: float
-    """Inputs lie within this many scales, and so do errors that teach."""
-    slow: float
-    """Least rate of the noise."""
 
 
 class Outlook(eqx.Module):
@@ -52,17 +42,19 @@ class SmallRegression(eqx.Module):
     noise: Float[Array, "*m dy"]
 
     @classmethod
-    def around(cls, weights: Float[Array, "*m dy k"], manner: Manner) -> "SmallRegression":
-        """Nothing seen."""
-        rows = Regression.prior(weights, jnp.broadcast_to(jnp.asarray(manner.prior), weights.shape))
+    def around(
+        cls, weights: Float[Array, "*m dy k"], prior: tuple[float, ...]
+    ) -> "SmallRegression":
+        """Nothing seen; `prior` has the deviations of the coefficients around these."""
+        rows = Regression.prior(weights, jnp.broadcast_to(jnp.asarray(prior), weights.shape))
         return cls(rows, jnp.ones(weights.shape[:-1]))
 
-    def predict(self, features: Float[Array, "dy k"], manner: Manner) -> Outlook:
+    def predict(self, features: Float[Array, "dy k"]) -> Outlook:
         """The next row; inputs that are missing are 0."""
-        whole, most = jnp.nan_to_num(features), manner.bound
-        phi = jnp.clip(whole, -most, most)
+        whole = jnp.nan_to_num(features)
+        phi = jnp.clip(whole, -BOUND, BOUND)
         white, leverage = jax.vmap(Regression.leverage)(self.rows, phi)
-        change = jnp.clip(jnp.sum(self.rows.weights * phi, 1), -most, most)
+        change = jnp.clip(jnp.sum(self.rows.weights * phi, 1), -BOUND, BOUND)
         return Outlook(change, self.noise + leverage, white, jnp.all(whole == phi, 1))
 
     def learn(
@@ -71,7 +63,7 @@ class SmallRegression(eqx.Module):
         error: Float[Array, "dy"],
         teaches: Bool[Array, "dy"],
         count: Float[Array, "dy"],
-        manner: Manner,
+        prior: Float[Array, "k"],
     ) -> "SmallRegression":
         """After a row.
 
@@ -80,20 +72,19 @@ class SmallRegression(eqx.Module):
             error: what came less that, in scales.
             teaches: columns whose value is neither missing, doubted nor stuck.
             count: values before it.
-            manner: how it learns.
+            prior: as in `around`; no coefficient becomes less certain.
         """
         # Of values this far out nothing is learned: among the first, none is doubted by others.
-        taught = teaches & outlook.usual & (jnp.abs(error) <= manner.bound)
+        taught = teaches & outlook.usual & (jnp.abs(error) <= BOUND)
         error = jnp.where(taught, error, 0.0)
-        weight = (1.0 + manner.tails) / (1.0 + manner.tails * error**2 / outlook.variance)
         rows = jax.vmap(Regression.learn, (0, 0, 0, 0, 0, None))(
             self.rows,
             jnp.where(taught[:, None], outlook.white, 0.0),
             error,
-            self.noise / weight,
+            self.noise,
             jnp.where(taught, KEEP, 1.0),
-            jnp.asarray(manner.prior),
+            prior,
         )
-        pace = jnp.where(taught, jnp.maximum(1.0 / (count + 6.0), manner.slow), 0.0)
-        noise = jnp.clip(self.noise + pace * (weight * error**2 - self.noise), LEAST, LARGEST)
+        pace = jnp.where(taught, jnp.maximum(1.0 / (count + 6.0), SLOW), 0.0)
+        noise = jnp.clip(self.noise + pace * (error**2 - self.noise), LEAST, LARGEST)
         return SmallRegression(rows, noise)

@@ -16,19 +16,18 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.small_regression import Manner, Outlook, SmallRegression
+from rmcvi.learners.seasonal.small_regression import Outlook, SmallRegression
 from rmcvi.learners.seasonal.units import LocationScale, to_asinh
 
 TWO = 2
 """The first two components, whose units and seasons it shares: raw ones and asinh ones."""
-START = (0.0, 0.0, 1.0)
-"""Coefficients at first: those of level and trend."""
-MANNER = Manner(prior=(0.3, 0.3, 0.3), tails=1.0 / 6.0, bound=10.0, slow=0.01)
-"""Large errors count for less: with normal noise short trends are lost by 2 %."""
+START, PRIOR = (0.0, 0.0, 1.0), (0.3, 0.3, 0.3)
+"""Coefficients at first, those of level and trend, and their prior deviations."""
 FAST, SLOW, TREND, SCALE = 0.3, 0.05, 0.05, 0.02
 """Least rates of what is followed."""
-LEAP = 3.0
-"""A change counts for at most so many mean ones in trend and scale, from the second on."""
+LEAP, FAR = 3.0, 10.0
+"""A change counts for at most so many mean ones in trend and scale, and in the running means, from
+the second on."""
 NEED, NEXT = 3.0, 2.0
 """Values before it says anything, and the gap from which on it says nothing."""
 TINY = 1e-30
@@ -61,7 +60,7 @@ class Smoothing(eqx.Module):
     def unknown(cls, size: int) -> "Smoothing":
         """Nothing seen."""
         start = jnp.broadcast_to(jnp.array(START), (TWO, size, len(START)))
-        rows = SmallRegression.around(start, MANNER)
+        rows = SmallRegression.around(start, PRIOR)
         zeros = jnp.zeros((TWO, size))
         return cls(rows, zeros, zeros, zeros, zeros, zeros, jnp.zeros(size))
 
@@ -81,8 +80,7 @@ class Smoothing(eqx.Module):
         """The next row; its deviation is NaN in columns of which nothing can be said."""
         offset, unit = _offset(components, columns, phase, design), self.unit
         away = self.last - self.fast, self.slow - self.fast, self.trend
-        inputs = jnp.stack(away, -1) / unit[..., None]
-        said = jax.vmap(lambda rows, phi: rows.predict(phi, MANNER))(self.rows, inputs)
+        said = jax.vmap(SmallRegression.predict)(self.rows, jnp.stack(away, -1) / unit[..., None])
         near = (self.count >= NEED) & (gap < NEXT)
         deviation = jnp.where(near[None], unit * jnp.sqrt(said.variance), jnp.nan)
         law = LocationScale(offset + self.fast + unit * said.change, deviation)
@@ -111,9 +109,9 @@ class Smoothing(eqx.Module):
         g = jax.vmap(lambda asinh: to_asinh(y, columns.scale, asinh))(asinh)
         error = (g - told.law.location) / unit
         ready = seen[None] & jnp.isfinite(told.law.deviation)
-        rows = jax.vmap(
-            lambda rows, said, e, ready: rows.learn(said, e, ready, self.count, MANNER)
-        )(self.rows, told.outlook, error, ready)
+        rows = jax.vmap(SmallRegression.learn, (0, 0, 0, 0, None, None))(
+            self.rows, told.outlook, error, ready, self.count, jnp.asarray(PRIOR)
+        )
         x, started = g - told.offset, self.scale > 0.0
 
         def follow(old: Array, new: Array, least: float, leap: float) -> Float[Array, "2 dy"]:
@@ -128,8 +126,8 @@ class Smoothing(eqx.Module):
         at_once = (confirmed & columns.known)[None]
         return Smoothing(
             rows=rows,
-            fast=jnp.where(at_once, x, follow(self.fast, x, FAST, MANNER.bound)),
-            slow=jnp.where(at_once, x, follow(self.slow, x, SLOW, MANNER.bound)),
+            fast=jnp.where(at_once, x, follow(self.fast, x, FAST, FAR)),
+            slow=jnp.where(at_once, x, follow(self.slow, x, SLOW, FAR)),
             trend=follow(self.trend, change, TREND, LEAP),
             last=jnp.where(seen[None] | at_once, x, self.last),
             scale=jnp.where(started, moved, size),

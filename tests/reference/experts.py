@@ -100,37 +100,37 @@ class LastValue:
 class Small:
     """A regression around a forecast that needs none, in units of a scale; covariance form."""
 
-    def __init__(self, start: list[float]) -> None:
-        self.w, self.P, self.v = np.array(start), 0.09 * np.eye(len(start)), 1.0
+    def __init__(self, start: list[float], prior: list[float]) -> None:
+        self.most = np.square(prior)
+        self.w, self.P, self.v = np.array(start), np.diag(self.most), 1.0
 
     def change(self, rows: list[float], unit: float) -> float:
         """What inputs add to the base, in raw units."""
         whole = np.nan_to_num(np.array(rows) / unit)
-        self.unit, self.usual = unit, np.abs(whole).max() <= 10
-        self.phi = np.clip(whole, -10, 10)
+        self.unit, self.usual = unit, np.abs(whole).max() <= 100
+        self.phi = np.clip(whole, -100, 100)
         self.lever = float(self.phi @ self.P @ self.phi)
         self.deviation = float(unit * np.sqrt(self.v + self.lever))
-        return float(unit * np.clip(self.w @ self.phi, -10, 10))
+        return float(unit * np.clip(self.w @ self.phi, -100, 100))
 
     def teach(self, error: float, count: int) -> None:
         e = error / self.unit
-        if not self.usual or abs(e) > 10:
+        if not self.usual or abs(e) > 100:
             return
-        weight = (NU + 1) / (NU + e**2 / (self.v + self.lever))
-        g, total = self.P @ self.phi, 0.998 * self.v / weight + self.lever
+        g, total = self.P @ self.phi, 0.998 * self.v + self.lever
         self.w = self.w + g * e / total
         P = (self.P - np.outer(g, g) / total) / 0.998
-        c = np.sqrt(np.minimum(1, 0.09 / np.diag(P)))
+        c = np.sqrt(np.minimum(1, self.most / np.diag(P)))
         self.P = P * np.outer(c, c)
-        pace = max(1 / (count + 6), 0.01)
-        self.v = np.clip(self.v + pace * (weight * e**2 - self.v), 0.0025, 100)
+        pace = max(1 / (count + 6), 0.002)
+        self.v = np.clip(self.v + pace * (e**2 - self.v), 0.0025, 1e4)
 
 
 class Short(Small):
     """Five coefficients of one column on its own changes, season and level."""
 
     def __init__(self) -> None:
-        super().__init__([0.0] * 5)
+        super().__init__([0.0] * 5, [0.6, 0.3, 0.3, 0.3, 0.3])
         self.before, self.season, self.level, self.scale = [0.0, 0.0], np.nan, 0.0, 0.0
 
     def say(self, walk: LastValue, season: float) -> "Opinion | None":
@@ -165,7 +165,7 @@ class Smooth(Small):
     """Level, trend and season of one column, in raw or in asinh units."""
 
     def __init__(self, bent: bool) -> None:
-        super().__init__([0.0, 0.0, 1.0])
+        super().__init__([0.0, 0.0, 1.0], [0.3] * 3)
         self.bent, self.count = bent, 0
         self.fast = self.slow = self.trend = self.last = self.scale = 0.0
 

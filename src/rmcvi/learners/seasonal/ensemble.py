@@ -138,9 +138,9 @@ class Ensemble(eqx.Module):
         )
         taught = ~jnp.isnan(y) & ~far & (walk.repeats < STUCK)
         smoothing = learned.smoothing.learn(
-            smoothed, y, columns, kind.asinh[:TWO], taught, confirmed, settings.degrees
+            smoothed, y, columns, kind.asinh[:TWO], taught, confirmed
         )
-        shorter = learned.short.learn(short, y, walk, taught, confirmed, season, settings.degrees)
+        shorter = learned.short.learn(short, y, walk, taught, confirmed, season)
         new = (walked, shorter, nonlinear, skill.trust_last(confirmed), trial)
         old = (walk, learned.short, learned.nonlinear, learned.skill, learned.trial)
         new = tree.where(latest, new, old)

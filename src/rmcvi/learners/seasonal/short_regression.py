@@ -15,8 +15,9 @@ from rmcvi.learners.seasonal.small_regression import Outlook, SmallRegression
 from rmcvi.learners.seasonal.units import LocationScale
 from rmcvi.learners.seasonal.walk import RandomWalk
 
-FEATURES = 5
-"""Number of coefficients; they start at 0, the last value's own forecast."""
+PRIOR = (0.6, 0.3, 0.3, 0.3, 0.3)
+"""Prior deviations of the coefficients around 0, the last value's own forecast. That of the last
+change is the wider: momentum must be learned within a dozen rows."""
 NEED = 3.0
 """Values before it says anything."""
 LEAP = 3.0
@@ -41,7 +42,7 @@ class ShortRegression(eqx.Module):
     def unknown(cls, size: int) -> "ShortRegression":
         """Nothing seen."""
         zeros = jnp.zeros(size)
-        rows = SmallRegression.around(jnp.zeros((size, FEATURES)))
+        rows = SmallRegression.around(jnp.zeros((size, len(PRIOR))), PRIOR)
         return cls(rows, jnp.zeros((2, size)), zeros + jnp.nan, zeros, zeros)
 
     def unit(self, walk: RandomWalk) -> Float[Array, "dy"]:
@@ -72,7 +73,6 @@ class ShortRegression(eqx.Module):
         teaches: Bool[Array, "dy"],
         confirmed: Bool[Array, "dy"],
         season: LocationScale,
-        nu: int,
     ) -> "ShortRegression":
         """After a row; where a new level was `confirmed`, what is older moves there.
 
@@ -83,11 +83,11 @@ class ShortRegression(eqx.Module):
             teaches: columns whose value is neither missing, doubted nor stuck.
             confirmed: columns that are at a new level.
             season: what the season alone said of the row.
-            nu: degrees of Student's t.
         """
         seen, (said, law) = ~jnp.isnan(y), outlook
         error = (y - law.location) / self.unit(walk)
-        rows = self.rows.learn(said, error, teaches & jnp.isfinite(law.deviation), walk.count, nu)
+        near = teaches & jnp.isfinite(law.deviation)
+        rows = self.rows.learn(said, error, near, walk.count, jnp.asarray(PRIOR))
         pace = jnp.where(seen, jnp.maximum(1.0 / (walk.count + 1.0), SLOW_LEVEL), 0.0)
         most = jnp.where(self.scale > 0.0, LEAP * self.scale, jnp.inf)
         away = jnp.where(seen, y, self.level) - self.level

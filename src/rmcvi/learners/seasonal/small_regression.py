@@ -2,7 +2,8 @@
 
     y = base + s (w' phi + noise),    phi and noise in units of a scale s
 
-Noise is Student's t; inputs are bounded, and a value far out teaches nothing.
+They are least squares: what a large error teaches is what squares are about. Inputs are bounded,
+and a value far out teaches nothing.
 """
 
 import equinox as eqx
@@ -12,16 +13,14 @@ from jaxtyping import Array, Bool, Float
 
 from rmcvi.core.regression import Regression
 
-PRIOR = 0.3
-"""Prior deviation of the coefficients around those of the base."""
 KEEP = 0.998
 """What is kept from one value to the next: they are there for what the long memory of the
 components has not followed yet."""
-BOUND = 10.0
-"""Inputs lie within this many scales, and so do errors that teach."""
-SLOW = 0.01
-"""Least rate of the noise."""
-LEAST, LARGEST = 0.0025, 100.0
+BOUND = 100.0
+"""Inputs lie within this many scales, and so do errors that teach: a beat of a heart has tens."""
+SLOW = 0.002
+"""Least rate of the noise: were it to follow bursts, their rows would count for little."""
+LEAST, LARGEST = 0.0025, BOUND**2
 """Bounds of the noise, in squares of the scale of changes: a column that stands still does not make
 it surer than the last value, whose width may shrink as far."""
 
@@ -43,9 +42,11 @@ class SmallRegression(eqx.Module):
     noise: Float[Array, "*m dy"]
 
     @classmethod
-    def around(cls, weights: Float[Array, "*m dy k"]) -> "SmallRegression":
-        """Nothing seen."""
-        rows = Regression.prior(weights, jnp.full_like(weights, PRIOR))
+    def around(
+        cls, weights: Float[Array, "*m dy k"], prior: tuple[float, ...]
+    ) -> "SmallRegression":
+        """Nothing seen; `prior` has the deviations of the coefficients around these."""
+        rows = Regression.prior(weights, jnp.broadcast_to(jnp.asarray(prior), weights.shape))
         return cls(rows, jnp.ones(weights.shape[:-1]))
 
     def predict(self, features: Float[Array, "dy k"]) -> Outlook:
@@ -62,7 +63,7 @@ class SmallRegression(eqx.Module):
         error: Float[Array, "dy"],
         teaches: Bool[Array, "dy"],
         count: Float[Array, "dy"],
-        nu: int,
+        prior: Float[Array, "k"],
     ) -> "SmallRegression":
         """After a row.
 
@@ -71,20 +72,19 @@ class SmallRegression(eqx.Module):
             error: what came less that, in scales.
             teaches: columns whose value is neither missing, doubted nor stuck.
             count: values before it.
-            nu: degrees of Student's t.
+            prior: as in `around`; no coefficient becomes less certain.
         """
         # Of values this far out nothing is learned: among the first, none is doubted by others.
         taught = teaches & outlook.usual & (jnp.abs(error) <= BOUND)
         error = jnp.where(taught, error, 0.0)
-        weight = (nu + 1.0) / (nu + error**2 / outlook.variance)
         rows = jax.vmap(Regression.learn, (0, 0, 0, 0, 0, None))(
             self.rows,
             jnp.where(taught[:, None], outlook.white, 0.0),
             error,
-            self.noise / weight,
+            self.noise,
             jnp.where(taught, KEEP, 1.0),
-            jnp.full(outlook.white.shape[1], PRIOR),
+            prior,
         )
         pace = jnp.where(taught, jnp.maximum(1.0 / (count + 6.0), SLOW), 0.0)
-        noise = jnp.clip(self.noise + pace * (weight * error**2 - self.noise), LEAST, LARGEST)
+        noise = jnp.clip(self.noise + pace * (error**2 - self.noise), LEAST, LARGEST)
         return SmallRegression(rows, noise)

@@ -16,17 +16,18 @@ from jaxtyping import Array, Bool, Float
 from rmcvi.learners.seasonal.columns import Columns
 from rmcvi.learners.seasonal.component import Component
 from rmcvi.learners.seasonal.design import Design
-from rmcvi.learners.seasonal.small_regression import BOUND, Outlook, SmallRegression
+from rmcvi.learners.seasonal.small_regression import Outlook, SmallRegression
 from rmcvi.learners.seasonal.units import LocationScale, to_asinh
 
 TWO = 2
 """The first two components, whose units and seasons it shares: raw ones and asinh ones."""
-START = (0.0, 0.0, 1.0)
-"""Coefficients at first: those of level and trend."""
+START, PRIOR = (0.0, 0.0, 1.0), (0.3, 0.3, 0.3)
+"""Coefficients at first, those of level and trend, and their prior deviations."""
 FAST, SLOW, TREND, SCALE = 0.3, 0.05, 0.05, 0.02
 """Least rates of what is followed."""
-LEAP = 3.0
-"""A change counts for at most so many mean ones in trend and scale, from the second on."""
+LEAP, FAR = 3.0, 10.0
+"""A change counts for at most so many mean ones in trend and scale, and in the running means, from
+the second on."""
 NEED, NEXT = 3.0, 2.0
 """Values before it says anything, and the gap from which on it says nothing."""
 TINY = 1e-30
@@ -58,7 +59,8 @@ class Smoothing(eqx.Module):
     @classmethod
     def unknown(cls, size: int) -> "Smoothing":
         """Nothing seen."""
-        rows = SmallRegression.around(jnp.broadcast_to(jnp.array(START), (TWO, size, len(START))))
+        start = jnp.broadcast_to(jnp.array(START), (TWO, size, len(START)))
+        rows = SmallRegression.around(start, PRIOR)
         zeros = jnp.zeros((TWO, size))
         return cls(rows, zeros, zeros, zeros, zeros, zeros, jnp.zeros(size))
 
@@ -92,7 +94,6 @@ class Smoothing(eqx.Module):
         asinh: Bool[Array, "2"],
         teaches: Bool[Array, "dy"],
         confirmed: Bool[Array, "dy"],
-        nu: int,
     ) -> "Smoothing":
         """After a row; where a new level was `confirmed`, it is there at once.
 
@@ -103,14 +104,13 @@ class Smoothing(eqx.Module):
             asinh: which units are such.
             teaches: columns whose value is neither missing, doubted nor stuck.
             confirmed: columns that are at a new level.
-            nu: degrees of Student's t.
         """
         seen, unit = teaches & columns.known, self.unit
         g = jax.vmap(lambda asinh: to_asinh(y, columns.scale, asinh))(asinh)
         error = (g - told.law.location) / unit
         ready = seen[None] & jnp.isfinite(told.law.deviation)
         rows = jax.vmap(SmallRegression.learn, (0, 0, 0, 0, None, None))(
-            self.rows, told.outlook, error, ready, self.count, nu
+            self.rows, told.outlook, error, ready, self.count, jnp.asarray(PRIOR)
         )
         x, started = g - told.offset, self.scale > 0.0
 
@@ -126,8 +126,8 @@ class Smoothing(eqx.Module):
         at_once = (confirmed & columns.known)[None]
         return Smoothing(
             rows=rows,
-            fast=jnp.where(at_once, x, follow(self.fast, x, FAST, BOUND)),
-            slow=jnp.where(at_once, x, follow(self.slow, x, SLOW, BOUND)),
+            fast=jnp.where(at_once, x, follow(self.fast, x, FAST, FAR)),
+            slow=jnp.where(at_once, x, follow(self.slow, x, SLOW, FAR)),
             trend=follow(self.trend, change, TREND, LEAP),
             last=jnp.where(seen[None] | at_once, x, self.last),
             scale=jnp.where(started, moved, size),

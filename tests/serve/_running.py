@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.serve._brokers import until
+
 JSON = {"content_type": "application/json"}
 
 
@@ -50,34 +52,36 @@ class Running:
 
     def __init__(self, folder: Path, *words: str, before: str = "pass"):
         """`before`: what is done in the process before it begins."""
-        program = f"import sys; {before}; from rmcvi.app.cli import main; sys.exit(main())"
+        program = f"import sys\n{before}\nfrom rmcvi.app.cli import main; sys.exit(main())"
         command = [sys.executable, "-c", program, "serve", "http", "--out", "run", "--port", "0"]
         command += words
         environment = os.environ | {"JAX_ENABLE_X64": "1"}
-        self.process = subprocess.Popen(
-            command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stderr is not None
-        found = re.search(r":(\d+)/", self.process.stderr.readline())
-        assert found is not None
+        self._said = folder / f"said-{time.monotonic_ns()}"  # a pipe that nobody reads stops it
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(command, cwd=folder, stderr=said, env=environment)
+        until(lambda: "\n" in self._said.read_text() or self.process.poll() is not None)
+        found = re.search(r":(\d+)/", self._said.read_text())
+        assert found is not None, self._said.read_text()
         self.port = int(found[1])
 
     def wait_for(self, rows: int) -> None:
-        end = time.monotonic() + 240.0
-        while ask(self.port, "/healthz")[1]["rows"] < rows:
-            assert time.monotonic() < end and self.process.poll() is None, "waited in vain"
-            time.sleep(0.1)
+        """Until it has learned from so many."""
+        until(lambda: self._learned() >= rows)
+
+    def _learned(self) -> int:
+        assert self.process.poll() is None, self._said.read_text()
+        return ask(self.port, "/healthz")[1]["rows"]
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60.0)
+        status, errors = self.process.wait(240.0), self._said.read_text()
         assert "Traceback" not in errors, errors
-        return self.process.returncode
+        return status
 
     def kill(self) -> None:
         """If it still runs."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 def shown(port: int, folder: Path) -> str:

@@ -131,7 +131,7 @@ def main(folder: Path, place: str, kind: str) -> None:
         far, at, since, healed, told = -1, 0, 0.0, False, []
         for told in engines.run(place, 2, MODEL, address=ADDRESS):
             if far < 0 and all(t.rows and not t.done for t in told):
-                (far,) = [t.number for t in told if is_far(t)]
+                (far,) = [t.shard for t in told if is_far(t)]
                 let_through(False)
                 since = time.monotonic()
             elif far >= 0 and not healed:

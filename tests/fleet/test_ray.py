@@ -14,9 +14,9 @@ from tests.fleet._fleets import begin, finish, make_source, output, published
 pytestmark = pytest.mark.long  # a minute: a cluster, and actors that each import JAX
 ROOT = Path(__file__).parents[2]
 ALONE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-ALONE += ["bash", "-c", 'ip link set lo up && exec "$@"', "bash"]
+ALONE += ["bash", "-c", 'ip link set lo up && "$@"; exit $?', "bash"]
 """Ray listens on the machine's own address; in a network of its own there is none but loopback.
-And no process of a cluster outlives the first one."""
+And no process of a cluster outlives the first one, a shell, which buries the others."""
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def in_a_cluster(script: str, *words: str) -> bytes:
         "JAX_ENABLE_X64": "1",
         "SLOWLY": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'src'}"
     command = [*ALONE, sys.executable, "-m", f"tests.fleet.{script}", *words]

@@ -4,18 +4,20 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.report._browser import PROGRAM, Browser
 from tests.serve._brokers import until
 
 JSON = {"content_type": "application/json"}
@@ -86,23 +88,23 @@ class Running:
 
 def shown(port: int, folder: Path) -> str:
     """The page as a browser has made it, once it has rows and charts."""
-    program = shutil.which("chromium")
-    if program is None:
+    with seen(port, folder) as browser:
+        return browser.run("document.documentElement.outerHTML")
+
+
+@contextmanager
+def seen(port: int, folder: Path, key: str = "") -> Iterator[Browser]:
+    """A browser that shows the page, of a stream if it is named, in a window that is as high."""
+    if PROGRAM is None:
         pytest.skip("Debian's chromium is not installed")
-    words = [
-        f"http://127.0.0.1:{port}/",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--dump-dom",
-    ]
-    words += ["--window-size=1200,4000"]  # charts are drawn where they can be seen
-    words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
-    page = ""
-    for _ in range(10):  # virtual time may be up before a busy machine has answered
-        page = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=120.0
-        ).stdout
-        if "data-rows" in page and "<canvas" in page:
-            break
-    return page
+    browser = Browser(folder / "browser")
+    try:
+        browser.resize(1200, 4000)  # charts are drawn where they can be seen
+        browser.send("Page.navigate", url=f"http://127.0.0.1:{port}/#key={key}")
+        browser.until(
+            "document.documentElement?.dataset.rows > 0 && !!document.querySelector('canvas')"
+        )
+        browser.frame()
+        yield browser
+    finally:
+        browser.close()

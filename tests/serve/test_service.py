@@ -84,6 +84,22 @@ def test_what_is_refused(service: Callable[..., int], tmp_path: Path) -> None:
     assert (tmp_path / "run/rows.jsonl").read_text() == '{"a": 1.0, "b": 2.0}\n'
 
 
+def test_how_long_a_start_may_take(tmp_path: Path) -> None:
+    """Longer than a row later: who is believed ill while it compiles would compile for ever."""
+    intake, hub = Intake(Journal(tmp_path)), Hub(tmp_path)
+    made = Service(hub, intake, None, ("127.0.0.1", 0))
+    try:
+        assert ask(made.port, "/rows", [{"v": 1}], **JSON)[0] == 202
+        found = []
+        for silent, learned in ((600.0, None), (1000.0, None), (600.0, Mock(met=0, rows=0))):
+            hub.last, hub.learned = time.time() - silent, learned
+            found.append(ask(made.port, "/healthz")[0])
+        assert found == [200, 503, 503]
+    finally:
+        made.close()
+        intake.journal.close()
+
+
 def test_whoever_does_not_come_to_an_end(
     service: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,8 +46,9 @@ LONGEST = 1000
 """Rows of a forecast."""
 TYPES = {"application/json": False, "application/x-ndjson": False, "text/csv": True}
 """Kinds of rows that are taken by POST, and whether each is CSV."""
-SILENT = 120.0
-"""Seconds after which we are not well if rows wait and none is learned from."""
+SILENT, STARTING = 120.0, 900.0
+"""Seconds after which we are not well if rows wait and none is learned from; and while the program
+is compiled, for whoever is stopped meanwhile begins it anew."""
 PATIENCE = 60.0
 """Seconds that a request which writes may take: each holds one of the places that there are."""
 
@@ -145,7 +146,7 @@ class Web:
         """200 while rows that came are learned from."""
         del request
         behind, silent = waiting(self.hub, self.intake), time.time() - self.hub.last
-        well = not (behind and silent > SILENT)
+        well = not (behind and silent > (SILENT if self.hub.learned else STARTING))
         connected = self.intake is None or self.intake.connected
         plain = {"ok": well, "rows": self.hub.rows, "connected": connected}
         if self.intake is not None and self.intake.trouble:

@@ -20,7 +20,8 @@ def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     """The command in a process that computes as the tests do, in small steps; `said` has its words,
     since a pipe that nobody reads would stop it.
     """
-    environment = os.environ | {"JAX_ENABLE_X64": "1", "SLOWLY": "1"}
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}  # else it waits for neighbours
+    environment = os.environ | {"JAX_ENABLE_X64": "1", "SLOWLY": "1"} | cache
     command = [sys.executable, "-m", "rmcvi", "fleet", *words]
     with (folder / "said").open("w") as said:
         return subprocess.Popen(command, cwd=folder, env=environment, stderr=said)
@@ -61,7 +62,7 @@ def test_kills_cost_nothing(storage: str, tmp_path: Path, monkeypatch: pytest.Mo
     """The output is that of an uninterrupted run, to the byte."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    source = make_source(tmp_path, rows=400)  # ten seconds in small steps: time to be killed
+    source = make_source(tmp_path, rows=300)  # seven seconds in small steps: time to be killed
     begin(source, tmp_path / "whole", 1, sets=(("heat",),))  # as the command finds them
     finish(tmp_path / "whole", 1)
     out = tmp_path / "run"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fleet._fleets import MODEL, begin, finish, make_source, output, published
 
-pytestmark = pytest.mark.long  # a minute, and many on a busy machine: five processes that each import JAX
+pytestmark = pytest.mark.long  # a minute, many on a busy machine: processes that each import JAX
 PATIENCE = 600.0
 """Seconds: only what never comes lets a test fail, and no busy machine."""
 

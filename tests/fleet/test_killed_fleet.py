@@ -61,7 +61,7 @@ def test_kills_cost_nothing(storage: str, tmp_path: Path, monkeypatch: pytest.Mo
     """The output is that of an uninterrupted run, to the byte."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    source = make_source(tmp_path, rows=300)  # seven seconds in small steps: time to be killed
+    source = make_source(tmp_path)
     begin(source, tmp_path / "whole", 1, sets=(("heat",),))  # as the command finds them
     finish(tmp_path / "whole", 1)
     out = tmp_path / "run"

@@ -1,17 +1,18 @@
 """The same rows by `rmcvi fleet` and by what engines have for keyed state: run by hand.
 
-    python benchmarks/fleet_rivals.py [--streams 20] [--short 48] [--long 144] [WAY ..]
+    python benchmarks/fleet_rivals.py [--streams 20] [--short 100] [--long 2100] [WAY ..]
 
 Ways: fleet, process (`rmcvi learn` for each stream), ray (Ray Data, `map_batches` by an actor that
 holds a `Live` for each key), spark (`applyInPandasWithState` over files, the state a checkpoint of
 `Live`, four micro-batches). Each way learns every stream twice, with `--short` and with `--long`
 rows; the difference is what rows cost, the rest is the start. What counts is the processor time of
-all processes that a way starts, daemons included, looked up ten times a second; one core. Programs
+all processes that a way starts, daemons included, looked up ten times a second. Programs
 are compiled in a first run that does not count. Needs ray, pandas and pyspark (with Java) beside
 rmcvi; neither listens outside of this machine if it is run in `unshare --net` with loopback up.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import subprocess
@@ -24,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-MARK = "RMCVI_RIVAL"
+ADOPT = 36
+"""Of prctl: who loses his parent becomes our child, daemons of engines included."""
 BATCHES = 4
 """Files of a source: engines take one after the other."""
 WAYS = ("fleet", "process", "ray", "spark")
@@ -143,29 +145,39 @@ def run_spark(folder: Path, streams: int) -> None:
     spark.stop()
 
 
-def used(mark: str, known: dict[str, float]) -> None:
-    """Processor seconds so far of each process that has the mark in its environment."""
-    tick = os.sysconf("SC_CLK_TCK")
+def used(known: dict[str, float]) -> None:
+    """Processor seconds so far of each process that comes from this one."""
+    tick, parents, times = (
+        os.sysconf("SC_CLK_TCK"),
+        dict[int, int](),
+        dict[int, tuple[str, float]](),
+    )
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if mark.encode() in (path / "environ").read_bytes():
-                words = (path / "stat").read_text().rpartition(")")[2].split()
-                known[f"{path.name}-{words[19]}"] = (int(words[11]) + int(words[12])) / tick
+            words = (path / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
+        number = int(path.name)
+        parents[number] = int(words[1])
+        times[number] = f"{number}-{words[19]}", (int(words[11]) + int(words[12])) / tick
+    for number, (name, seconds) in times.items():
+        above = parents[number]
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        if above == os.getpid():
+            known[name] = seconds
 
 
 def measure(way: str, streams: int, rows: int) -> float:
     """Processor seconds of a way."""
     with tempfile.TemporaryDirectory() as name:
         make_rows(Path(name), streams, rows)
-        mark, known = f"{MARK}={uuid.uuid4().hex}", dict[str, float]()
+        known = dict[str, float]()
         command = [sys.executable, __file__, "--inside", way, name, "--streams", str(streams)]
-        environment = os.environ | dict([mark.split("=")])
         with open(f"{name}/log", "w") as log:
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen(command, stdout=log, stderr=log)
             while process.poll() is None:
-                used(mark, known)
+                used(known)
                 time.sleep(0.1)
         if process.returncode:
             raise RuntimeError(Path(f"{name}/log").read_text()[-2000:])
@@ -177,20 +189,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ways", nargs="*", default=[], help=f"of {', '.join(WAYS)}")
     parser.add_argument("--streams", type=int, default=20)
-    parser.add_argument("--short", type=int, default=48)
-    parser.add_argument("--long", type=int, default=144)
+    parser.add_argument("--short", type=int, default=100)
+    parser.add_argument("--long", type=int, default=2100)
     parser.add_argument("--inside", nargs=2, metavar=("WAY", "FOLDER"))
     given = parser.parse_args()
     if given.inside:
         way, folder = given.inside
         globals()[f"run_{way}"](Path(folder), given.streams)
         return
+    ctypes.CDLL(None).prctl(ADOPT, 1, 0, 0, 0)
     for way in given.ways or WAYS:
         measure(way, 2, given.short)  # fills the cache of compiled programs
         short, long = (measure(way, given.streams, n) for n in (given.short, given.long))
         row = (long - short) / (given.streams * (given.long - given.short))
         start = short - row * given.streams * given.short
         told = {"way": way, "streams": given.streams, "row_us": row * 1e6, "start_s": start}
+        told |= {"short_s": short, "long_s": long}
         print(json.dumps(told | {"load": os.getloadavg()[0]}), flush=True)
 
 

@@ -11,15 +11,19 @@ import pytest
 
 from tests.fleet._fleets import MODEL, begin, finish, make_source, output, published
 
-pytestmark = pytest.mark.long  # half a minute: five processes that each import JAX
-PATIENCE = 120.0
+pytestmark = pytest.mark.long  # a minute, many on a busy machine: processes that each import JAX
+PATIENCE = 600.0
+"""Seconds: only what never comes lets a test fail, and no busy machine."""
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """The command in a process that computes as the tests do, in small steps."""
+    """The command in a process that computes as the tests do, in small steps; `said` has its words,
+    since a pipe that nobody reads would stop it.
+    """
     environment = os.environ | {"JAX_ENABLE_X64": "1", "SLOWLY": "1"}
     command = [sys.executable, "-m", "rmcvi", "fleet", *words]
-    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
+    with (folder / "said").open("w") as said:
+        return subprocess.Popen(command, cwd=folder, env=environment, stderr=said)
 
 
 def workers(process: subprocess.Popen[bytes]) -> list[int]:
@@ -66,7 +70,7 @@ def test_kills_cost_nothing(storage: str, tmp_path: Path, monkeypatch: pytest.Mo
     going = start(tmp_path, "plant.csv", *words, "--checkpoint-every", "40")
     wait_for("no rows came", lambda: size(out) > 20_000 or going.poll() is not None)
     before = workers(going)
-    assert len(before) == 2, going.communicate()[1].decode()
+    assert len(before) == 2, (tmp_path / "said").read_text()
     os.kill(before[0], signal.SIGKILL)
     wait_for("no new worker", lambda: len(set(workers(going)) - set(before)) == 1)
     grown = size(out)
@@ -74,12 +78,12 @@ def test_kills_cost_nothing(storage: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert going.poll() is None
     left = workers(going)
     going.kill()
-    going.communicate()
+    going.wait()
     wait_for("workers stayed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
     assert 0 < size(out) < size(tmp_path / "whole")
     last = start(tmp_path, "resume", place, "--shards", "3", "--model", MODEL)
-    told = last.communicate(timeout=PATIENCE)[1].decode()
-    assert last.returncode == 0, told
+    status, told = last.wait(PATIENCE), (tmp_path / "said").read_text()
+    assert status == 0, told
     found = published(place) if storage else output(out)
     assert f"{len(found)} rows of 9 streams" in told
     assert found == output(tmp_path / "whole")

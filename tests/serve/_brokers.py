@@ -17,7 +17,8 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
+    """Wait for it; so long only what never comes lets a test fail, and no busy machine."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -4,17 +4,21 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.report._browser import PROGRAM, Browser
+from tests.serve._brokers import until
 
 JSON = {"content_type": "application/json"}
 
@@ -50,55 +54,57 @@ class Running:
 
     def __init__(self, folder: Path, *words: str, before: str = "pass"):
         """`before`: what is done in the process before it begins."""
-        program = f"import sys; {before}; from rmcvi.app.cli import main; sys.exit(main())"
+        program = f"import sys\n{before}\nfrom rmcvi.app.cli import main; sys.exit(main())"
         command = [sys.executable, "-c", program, "serve", "http", "--out", "run", "--port", "0"]
         command += words
         environment = os.environ | {"JAX_ENABLE_X64": "1"}
-        self.process = subprocess.Popen(
-            command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stderr is not None
-        found = re.search(r":(\d+)/", self.process.stderr.readline())
-        assert found is not None
+        self._said = folder / f"said-{time.monotonic_ns()}"  # a pipe that nobody reads stops it
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(command, cwd=folder, stderr=said, env=environment)
+        until(lambda: "\n" in self._said.read_text() or self.process.poll() is not None)
+        found = re.search(r":(\d+)/", self._said.read_text())
+        assert found is not None, self._said.read_text()
         self.port = int(found[1])
 
     def wait_for(self, rows: int) -> None:
-        end = time.monotonic() + 240.0
-        while ask(self.port, "/healthz")[1]["rows"] < rows:
-            assert time.monotonic() < end and self.process.poll() is None, "waited in vain"
-            time.sleep(0.1)
+        """Until it has learned from so many."""
+        until(lambda: self._learned() >= rows)
+
+    def _learned(self) -> int:
+        assert self.process.poll() is None, self._said.read_text()
+        return ask(self.port, "/healthz")[1]["rows"]
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60.0)
+        status, errors = self.process.wait(240.0), self._said.read_text()
         assert "Traceback" not in errors, errors
-        return self.process.returncode
+        return status
 
     def kill(self) -> None:
         """If it still runs."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 def shown(port: int, folder: Path) -> str:
     """The page as a browser has made it, once it has rows and charts."""
-    program = shutil.which("chromium")
-    if program is None:
+    with seen(port, folder) as browser:
+        return browser.run("document.documentElement.outerHTML")
+
+
+@contextmanager
+def seen(port: int, folder: Path, key: str = "") -> Iterator[Browser]:
+    """A browser that shows the page, of a stream if it is named, in a window that is as high."""
+    if PROGRAM is None:
         pytest.skip("Debian's chromium is not installed")
-    words = [
-        f"http://127.0.0.1:{port}/",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--dump-dom",
-    ]
-    words += ["--window-size=1200,4000"]  # charts are drawn where they can be seen
-    words += ["--virtual-time-budget=20000", f"--user-data-dir={folder / 'browser'}"]
-    page = ""
-    for _ in range(10):  # virtual time may be up before a busy machine has answered
-        page = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=120.0
-        ).stdout
-        if "data-rows" in page and "<canvas" in page:
-            break
-    return page
+    browser = Browser(folder / "browser")
+    try:
+        browser.resize(1200, 4000)  # charts are drawn where they can be seen
+        browser.send("Page.navigate", url=f"http://127.0.0.1:{port}/#key={key}")
+        browser.until(
+            "document.documentElement?.dataset.rows > 0 && !!document.querySelector('canvas')"
+        )
+        browser.frame()
+        yield browser
+    finally:
+        browser.close()

@@ -124,7 +124,11 @@ def test_what_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.close()
 
 
-SMALL = "from rmcvi.app.serve import parts; parts.LEAST, parts.OFTEN = 20_000, 0.01"
+SMALL = """
+from rmcvi.app.run import engine
+from rmcvi.app.serve import parts
+parts.LEAST, parts.OFTEN, engine.PATIENCE = 20_000, 0.01, 1.0
+"""
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ import hmac
 import json
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -76,9 +77,46 @@ def test_what_is_refused(service: Callable[..., int], tmp_path: Path) -> None:
         assert found[0] == status and found[1]["error"]
     assert ask(port, "/", Host="evil.example")[0] == 400
     assert ask(port, "/api/notes", {"sentence": "no such"}, **JSON)[0] == 404
+    assert ask(port, "/api/notes", b" " * 2_000_000, **JSON)[0] == 413
+    assert ask(port, "/api/notes", b"[" * 100_000, **JSON)[0] == 400
     assert (tmp_path / "run/rows.jsonl").read_bytes() == b""
     assert ask(port, "/rows", b"a,b\n1,2\n", content_type="text/csv") == (202, {"rows": 1})
     assert (tmp_path / "run/rows.jsonl").read_text() == '{"a": 1.0, "b": 2.0}\n'
+
+
+def test_how_long_a_start_may_take(tmp_path: Path) -> None:
+    """Longer than a row later: who is believed ill while it compiles would compile for ever."""
+    intake, hub = Intake(Journal(tmp_path)), Hub(tmp_path)
+    made = Service(hub, intake, None, ("127.0.0.1", 0))
+    try:
+        assert ask(made.port, "/rows", [{"v": 1}], **JSON)[0] == 202
+        found = []
+        for silent, learned in ((600.0, None), (1000.0, None), (600.0, Mock(met=0, rows=0))):
+            hub.last, hub.learned = time.time() - silent, learned
+            found.append(ask(made.port, "/healthz")[0])
+        assert found == [200, 503, 503]
+    finally:
+        made.close()
+        intake.journal.close()
+
+
+def test_whoever_does_not_come_to_an_end(
+    service: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Is told so in the end, or has gone: either is nothing to write home about."""
+    monkeypatch.setattr("rmcvi.app.serve.web.PATIENCE", 0.2)
+    port = service()
+    head = "POST /rows HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    begun = f"{head}Content-Length: 1000\r\n\r\n[".encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=240.0) as slow:
+        slow.sendall(begun)
+        assert slow.recv(12) == b"HTTP/1.1 408"
+    monkeypatch.setattr("rmcvi.app.serve.web.PATIENCE", 240.0)
+    with socket.create_connection(("127.0.0.1", port)) as gone:
+        gone.sendall(begun)
+    time.sleep(0.2)
+    assert ask(port, "/rows", b"a,b\n1,2\n", content_type="text/csv") == (202, {"rows": 1})
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_what_there_is_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

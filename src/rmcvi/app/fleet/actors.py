@@ -96,7 +96,9 @@ def run(
                 if isinstance(said, str):
                     raise Refusal(said)
                 tries[number], told[number] = 0, Told(**said)
-                if not told[number].done:
+                if told[number].done:
+                    del actors[number]  # its core is wanted by those that were not started yet
+                else:
                     waiting[actors[number].learn.remote()] = number
             yield list(told.values())
     finally:

@@ -98,7 +98,8 @@ def _own_pages(opened: OpenedFleet, keys: Sequence[str]) -> dict[str, str]:
         rows.sort(key=lambda line: line["row"])
         text = "".join(to_json(line) + "\n" for line in rows)
         replace(folder / ESTIMATES, text.encode())
-        replace(folder / RUN, to_json(opened.stream(key).plan.to_json(), indent=1).encode())
+        plan = opened.stream(key).plan.to_json() | {"stream": printable(key)}
+        replace(folder / RUN, to_json(plan, indent=1).encode())
         places[key] = str(report.write(folder).relative_to(opened.directory))
     return places
 

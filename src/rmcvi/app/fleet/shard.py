@@ -129,6 +129,7 @@ class Shard:
         place, lengths = extra.get("source"), extra.get("lengths", {})
         self.position = None if place is None else Position.from_json(place)
         self.rows: int = extra.get("rows", 0)
+        self._begun = self.rows
         self.residents.idle_failing = extra.get("failing", 0)
         self._reader.counts = Counts(**extra.get("counts", {}))
         path, parted = self.directory / self._fleet.estimates(self.number), bool(self._storage)
@@ -203,7 +204,7 @@ class Shard:
         self.published(batch.keys, self._estimates.write(told))
 
     def _told(self, doing: str = "") -> Told:
-        counts = self.rows, len(self.residents), self.residents.failing, self._left()
+        counts = self.rows, self._begun, len(self.residents), self.residents.failing, self._left()
         about = {"process": os.getpid(), "checkpoint": self.checkpoint_seconds}
         return Told(self.number, *counts, **about, doing=doing)
 

@@ -9,6 +9,8 @@ class Told:
 
     shard: int
     rows: int = 0
+    begun: int = 0
+    """Rows that its checkpoint had when it began."""
     streams: int = 0
     failing: int = 0
     """Streams with a sensor that fails now."""

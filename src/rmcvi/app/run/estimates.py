@@ -105,9 +105,10 @@ class Run:
 
     @property
     def title(self) -> str:
-        """The source without its folders."""
+        """The source without its folders; a stream of a fleet comes first."""
         source = str(self.about.get("source") or "")
-        return "standard input" if source == "-" else Path(source).name or "A run"
+        name = "standard input" if source == "-" else Path(source).name or "A run"
+        return f"{self.about['stream']} · {name}" if "stream" in self.about else name
 
 
 def _declared() -> Iterator[Field]:

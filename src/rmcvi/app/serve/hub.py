@@ -29,6 +29,10 @@ LISTED, KEPT = 200, 10_000
 WORDS = '"alarms": ["'
 """In a line that has alarms."""
 
+BEAT, OFTEN, TOP = 15.0, 1.0, 50
+"""Seconds between two signs of life to a page that has nothing new; between two looks at all
+streams; how many of these are told."""
+
 Name = tuple[str, str]
 """Of an alarm: the key of its stream, and its sentence."""
 
@@ -211,6 +215,24 @@ class Hub:
         _, loop = self._listeners[queue]
         if not loop.is_closed():
             loop.call_soon_threadsafe(_put, queue, f"event: {event}\ndata: {content}\n\n")
+
+
+class Beat:
+    """When a page is told of all streams: at most once a second, if anything is new."""
+
+    def __init__(self, hub: Hub):
+        self._hub, self._when, self._last = hub, 0.0, -1.0
+        self.patience = OFTEN if hub.keyed else BEAT
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        new = self._hub.learned is not None and self._hub.last != self._last
+        return self._hub.keyed and new and time.monotonic() - self._when >= OFTEN
+
+    def message(self) -> str:
+        """The most troubled streams."""
+        self._when, self._last = time.monotonic(), self._hub.last
+        return f"event: streams\ndata: {to_json({'streams': self._hub.streams(most=TOP)})}\n\n"
 
 
 def _put(queue: asyncio.Queue[str], message: str) -> None:

@@ -6,6 +6,7 @@ one for writing. A token is never part of an address: addresses are logged.
 
 import asyncio
 import hmac
+import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +17,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -29,7 +30,7 @@ from starlette.routing import Route
 from rmcvi.app.report.write import asset, environment
 from rmcvi.app.run.speech import printable
 from rmcvi.app.serve.described import described
-from rmcvi.app.serve.hub import LISTED, Hub
+from rmcvi.app.serve.hub import LISTED, Beat, Hub
 from rmcvi.app.serve.intake import Intake
 from rmcvi.app.serve.learned import Unanswerable
 from rmcvi.app.serve.metrics import exposition, waiting
@@ -43,31 +44,17 @@ POLICY = (
 """The page fetches nothing from elsewhere, and nobody may frame it."""
 LONGEST = 1000
 """Rows of a forecast."""
-BEAT, OFTEN, TOP = 15.0, 1.0, 50
-"""Seconds between two signs of life to a page that has nothing new; between two looks at all
-streams; how many of these are told."""
 TYPES = {"application/json": False, "application/x-ndjson": False, "text/csv": True}
 """Kinds of rows that are taken by POST, and whether each is CSV."""
-SILENT = 120.0
-"""Seconds after which we are not well if rows wait and none is learned from."""
+SILENT, STARTING = 120.0, 900.0
+"""Seconds after which we are not well if rows wait and none is learned from; and while the program
+is compiled, for whoever is stopped meanwhile begins it anew."""
+PATIENCE = 60.0
+"""Seconds that a request which writes may take: each holds one of the places that there are."""
 
 
-class Beat:
-    """When a page is told of all streams: at most once a second, if anything is new."""
-
-    def __init__(self, hub: Hub):
-        self._hub, self._when, self._last = hub, 0.0, -1.0
-        self.patience = OFTEN if hub.keyed else BEAT
-
-    def due(self) -> bool:
-        """Whether it is time."""
-        new = self._hub.learned is not None and self._hub.last != self._last
-        return self._hub.keyed and new and time.monotonic() - self._when >= OFTEN
-
-    def message(self) -> str:
-        """The most troubled streams."""
-        self._when, self._last = time.monotonic(), self._hub.last
-        return f"event: streams\ndata: {to_json({'streams': self._hub.streams(most=TOP)})}\n\n"
+class TooLong(Exception):
+    """A request that nobody reads to its end."""
 
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -125,7 +112,15 @@ class Web:
         async def guarded(request: Request) -> Response:
             if not self.tokens.allow(request, writing):
                 return _sorry("a token is needed: Authorization: Bearer ...", 401)
-            return await answer(request)
+            try:
+                async with asyncio.timeout(PATIENCE if writing else None):
+                    return await answer(request)
+            except TimeoutError:
+                return _sorry(f"expected all of it within {PATIENCE:.0f} s", 408)
+            except TooLong as error:
+                return _sorry(str(error), 413)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody hears it
 
         return guarded
 
@@ -151,7 +146,7 @@ class Web:
         """200 while rows that came are learned from."""
         del request
         behind, silent = waiting(self.hub, self.intake), time.time() - self.hub.last
-        well = not (behind and silent > SILENT)
+        well = not (behind and silent > (SILENT if self.hub.learned else STARTING))
         connected = self.intake is None or self.intake.connected
         plain = {"ok": well, "rows": self.hub.rows, "connected": connected}
         if self.intake is not None and self.intake.trouble:
@@ -178,9 +173,9 @@ class Web:
     async def note(self, request: Request) -> Response:
         """Acknowledge an alarm."""
         try:
-            said = await request.json()
+            said = json.loads(await _body(request))
             sentence, note, key = said["sentence"], said.get("note", ""), said.get("key", "")
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return _sorry("expected an object with sentence and note", 400)
         if not all(isinstance(text, str) for text in (sentence, note, key)):
             return _sorry("expected sentence, note and key to be text", 400)
@@ -226,13 +221,9 @@ class Web:
         intake = self.intake
         if kind not in TYPES or intake is None:
             return _sorry(f"expected a content type of {', '.join(TYPES)}", 415)
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_BYTES:
-                return _sorry(f"expected at most {MOST_BYTES} bytes", 413)
+        body = await _body(request)
         try:
-            found = rows_of(bytes(body), TYPES[kind], intake.arrival)
+            found = rows_of(body, TYPES[kind], intake.arrival)
         except Unreadable as error:
             return _sorry(str(error), 400)
         rows, sentence = intake.let_in(found)
@@ -283,6 +274,15 @@ class Web:
         """What can be asked, for machines."""
         del request
         return JSONResponse(described())
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise TooLong(f"expected at most {MOST_BYTES} bytes")
+    return bytes(body)
 
 
 def _json(plain: Any) -> Response:

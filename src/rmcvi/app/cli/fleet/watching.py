@@ -30,6 +30,8 @@ def run_shards(
         say(f"Stopped; `rmcvi fleet resume {out}` goes on, `rmcvi fleet inspect {out}` says where.")
     elif not quiet:
         rows, streams = sum(t.rows for t in told), sum(t.streams for t in told)
+        if rows and all(t.rows == t.begun for t in told):
+            say(printable(f"Nothing new: {plan.plan.source} ends with row {rows}."))
         say(f"{rows} rows of {streams} streams, {sum(t.failing for t in told)} of them failing.")
     return stopper.status
 

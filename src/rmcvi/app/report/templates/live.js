@@ -91,6 +91,7 @@ function again() {
 }
 
 const choose = (key) => { location.hash = new URLSearchParams({ key }).toString(); };
+const look = (key) => { choose(key); byId("shown").scrollIntoView({ behavior: "smooth" }); };
 const ago = (moment) => {
   if (!moment) return "–";
   const past = Math.max(0, Date.now() / 1000 - moment);
@@ -194,12 +195,17 @@ function axis() {
 
 function series(column, k, { x, next, spans }) {
   const places = { low: [2, 2], high: [3, 3], mean: [4, 4], value: [0, 1] };
-  const earlier = (part) => spans.flatMap((span) => { const known = span.columns[column]; return known ? places[part].map((i) => known[i]) : [null, null]; });
+  const earlier = (part) => spans.flatMap((span) => { const known = span.columns[column]; return known && places[part] ? places[part].map((i) => known[i]) : [null, null]; });
   const after = (part) => (next ? next[part].map((row) => row[k]) : []);
   const nothing = Array(x.length - (next ? next.mean.length : 0)).fill(null), none = next ? Array(next.mean.length).fill(null) : [];
   const before = (part) => { const name = named(column, part); return earlier(part).concat(rows.map((row) => row[name]), none); };
-  return [x, ...["low", "high", "mean", "value"].map(before), ...["low", "high", "mean"].map((part) => nothing.concat(after(part)))];
+  return [x, ...["low", "high", "mean", "value"].map(before), ...["low", "high", "mean"].map((part) => nothing.concat(after(part))), spans.length ? nothing.concat(after("mean").fill(null)) : before("filled")];
 }
+
+// Dates in the order of their digits, and hours up to 24: for each step of the axis, what a tick says, and what it adds when the year, the day or the minute is another one.
+const DATE = "\n{YYYY}-{MM}-{DD}";
+const ticks = (step, said, more) => [step, said, more, null, more, null, null, null, 1];
+const CLOCK = [ticks(31536000, "{YYYY}", null), ticks(2419200, "{YYYY}-{MM}", null), ticks(86400, "{MM}-{DD}", "\n{YYYY}"), ticks(60, "{HH}:{mm}", DATE), ticks(1, "{HH}:{mm}:{ss}", DATE)];
 
 // The first charts are made at once, others when they are first seen; drawn again only while they are.
 const FIRST = 8;
@@ -219,8 +225,16 @@ function place(column, k) {
   return { plot, column, drawing: null, visible: k < FIRST };
 }
 
+// A strip above the rows at which the sensor fails.
+function strip(u, failing) {
+  const width = Math.max(2, u.bbox.width / u.data[0].length);
+  u.ctx.fillStyle = css("--out");
+  failing.forEach((x) => u.ctx.fillRect(u.valToPos(x, "x", true) - width / 2, u.bbox.top, width, 5 * devicePixelRatio));
+}
+
 function draw(own, k, at) {
   const { plot, column } = own, data = series(column, k, at);
+  own.failing = rows.flatMap((row, i) => (row[named(column, "failure")] > 0.5 ? [at.x[2 * at.spans.length + i]] : []));
   if (own.drawing) { own.drawing.setData(data); return; }
   const { timed } = at;
   const line = (label, colour, width = 1.5) => ({ label, stroke: css(colour), width, points: { show: false } });
@@ -229,9 +243,11 @@ function draw(own, k, at) {
   own.drawing = new uPlot({
     width: plot.clientWidth || 600, height: 190, legend: { show: false }, cursor: { y: false },
     tzDate: (moment) => uPlot.tzDate(new Date(1000 * moment), "UTC"),
-    scales: { x: { time: timed } }, axes: [scale, { ...scale, size: 64 }],
+    scales: { x: { time: timed } }, axes: [timed ? { ...scale, values: CLOCK, space: 70 } : scale, { ...scale, size: 64 }],
     series: [{}, edge("low"), edge("high"), line("expected", "--mean"), line("value", "--seen", 1),
-      edge("next low"), edge("next high"), line("next", "--next")],
+      edge("next low"), edge("next high"), line("next", "--next"),
+      { label: "filled", stroke: css("--mean"), paths: () => null, points: { show: true, size: 4 } }],
+    hooks: { draw: [(u) => strip(u, own.failing)] },
     bands: [{ series: [2, 1], fill: css("--band") }, { series: [6, 5], fill: css("--next-band") }],
   }, data, plot);
 }
@@ -271,10 +287,10 @@ addEventListener("hashchange", again);
 byId("find").addEventListener("input", () => { if (found) showStreams(found); });
 addEventListener("resize", () => charts.forEach(({ drawing, plot }) => { if (drawing) drawing.setSize({ width: plot.clientWidth, height: 190 }); }));
 byId("whole").addEventListener("click", () => { whole = !whole; show(); });
-byId("streams").addEventListener("click", (event) => { const row = event.target.closest("tr[data-key]"); if (row) choose(row.dataset.key); });
+byId("streams").addEventListener("click", (event) => { const row = event.target.closest("tr[data-key]"); if (row) look(row.dataset.key); });
 byId("alarms").addEventListener("click", (event) => {
   const button = event.target.closest("button"), item = event.target.closest("li");
-  if (button && item) { if (button.parentElement === item) acknowledge(item.alarm); else choose(item.alarm.key); }
+  if (button && item) { if (button.parentElement === item) acknowledge(item.alarm); else look(item.alarm.key); }
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawn = ""; show(); });
 byId("ask").addEventListener("submit", (event) => {

@@ -19,10 +19,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from rmcvi.core.gaussian import symmetric
+from rmcvi.core.gaussian import bounded, symmetric
 
-LEAST = 0.5
-"""Smallest precision of q in the units of the prediction's: observations inform."""
 REACH = 3.0
 """A step of the mean is no longer than this many standard deviations of the prediction."""
 NOTHING = 10.0
@@ -130,17 +128,3 @@ def inside(
     known = jnp.isfinite(values) & jnp.all(jnp.isfinite(slopes), 1)
     worst = jnp.where(jnp.any(known), jnp.min(jnp.where(known, values, jnp.inf)), -jnp.inf)
     return jnp.where(known, values, worst - OUTSIDE), jnp.where(known[:, None], slopes, 0.0)
-
-
-def bounded(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The nearest symmetric matrix with eigenvalues between LEAST and what rounding can tell."""
-    most = 0.1 / jnp.finfo(matrix.dtype).eps
-
-    def clipped(matrix):
-        values, vectors = jnp.linalg.eigh(matrix)
-        return (vectors * jnp.clip(values, LEAST, most)[None]) @ vectors.T
-
-    eye = jnp.eye(len(matrix), dtype=matrix.dtype)
-    inside = jnp.all(jnp.isfinite(jnp.linalg.cholesky(matrix - LEAST * eye)))
-    inside = inside & (jnp.trace(matrix) <= most)
-    return jax.lax.cond(inside, lambda m: m, clipped, matrix)

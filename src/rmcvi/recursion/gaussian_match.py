@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from rmcvi.core.gaussian import symmetric
-from rmcvi.recursion.gaussian_fit import Fit, bounded
+from rmcvi.core.gaussian import bounded, symmetric
+from rmcvi.recursion.gaussian_fit import Fit
 
 
 class Match(eqx.Module):

@@ -68,7 +68,7 @@ class LocalKalmanRecursion(AbstractRecursion):
     ring: bool = eqx.field(static=True)
     num_steps: int = eqx.field(static=True)
 
-    def __init__(self, radius: int, *, ring: bool = False, num_steps: int = 3):
+    def __init__(self, radius: int, *, ring: bool = False, num_steps: int = 2):
         """Choose how far neighbours go.
 
         Args:
@@ -194,25 +194,27 @@ def _condition(
     variance = sites.own(jnp.diagonal(prior.covariance, axis1=1, axis2=2))
     most = REACH * jnp.sqrt(jax.lax.stop_gradient(variance))
 
-    def newton(x):
+    def curved(x):
         slope, push = jax.linearize(jax.grad(log_g), x)
         curvature = -sites.jacobian(push)
         curvature = 0.5 * (curvature + jnp.swapaxes(curvature, 1, 2))
-        inner = _sound(jnp.einsum("kai,kab,kbj->kij", roots, curvature, roots))
+        inner = jnp.einsum("kai,kab,kbj->kij", roots, curvature, roots)
+        return slope, curvature, jax.vmap(inverse_spd)(_sound(inner))
+
+    def newton(x):
+        slope, curvature, inverse = curved(x)
         away = (x - prior.mean)[sites.window]
         pull = slope[sites.window] + jnp.einsum("kij,kj->ki", curvature, away)
-        pull = jnp.einsum("kij,ki->kj", roots, pull)
-        inverse = jax.vmap(inverse_spd)(inner)
-        z = jnp.einsum("kij,kj->ki", inverse, pull)
+        z = jnp.einsum("kij,kaj,ka->ki", inverse, roots, pull)
         new = prior.mean + sites.own(jnp.einsum("kij,kj->ki", roots, z))
-        return x + jnp.clip(new - x, -most, most), (z, inverse)
+        return x + jnp.clip(new - x, -most, most), z
 
     def towards(_, x):
         return newton(x)[0]
 
     near = jax.lax.fori_loop(0, num_steps - 1, towards, jax.lax.stop_gradient(prior.mean))
-    x, (z, inverse) = newton(jax.lax.stop_gradient(near))
-    half = jnp.linalg.cholesky(inverse)
+    x, z = newton(jax.lax.stop_gradient(near))
+    half = jnp.linalg.cholesky(curved(x)[2])
     volume = jnp.log(jnp.diagonal(half, axis1=1, axis2=2))
     root = roots @ half
     posterior = LocalLaw(x, root @ jnp.swapaxes(root, 1, 2))

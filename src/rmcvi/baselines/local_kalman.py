@@ -41,6 +41,8 @@ REACH = 3.0
 """A Newton step moves no state further than this many of its predicted deviations."""
 FAR = 0.05
 """Share of a random direction's effect that may come from beyond the radius."""
+RADII = (8, 16, 32)
+"""Tried in turn: correlations reach further than a row's transition does."""
 
 
 class LocalLaw(eqx.Module):
@@ -82,6 +84,13 @@ class LocalKalmanRecursion(AbstractRecursion):
         self.ring = bool(ring)
         self.num_steps = check_int("num_steps", num_steps)
 
+    @classmethod
+    def suited(cls, model: Any) -> "LocalKalmanRecursion | None":
+        """With the least of a few radii that the model keeps to; None if it is not local."""
+        choices = [cls(r, ring=ring) for r in RADII for ring in (False, True)]
+        local = (c for c in choices if len(c.sites(model).window) > 1)
+        return next((c for c in local if _missed(c.sites(model), model) <= FAR), None)
+
     def sites(self, model: Any) -> Neighbours:
         """Who is whose neighbour."""
         return neighbours(model.dim_state, self.radius, self.ring)
@@ -90,7 +99,12 @@ class LocalKalmanRecursion(AbstractRecursion):
         """The law of x_0, and its derivatives."""
         check_kalman("model", model)
         sites = self.sites(model)
-        self._check_reach(sites, model)
+        traced = any(isinstance(v, Tracer) for v in (jnp.zeros(()), *jax.tree.leaves(model)))
+        if not traced and _missed(sites, model) > FAR:
+            raise ValueError(
+                f"radius: got {self.radius}, expected more: the model acts on states further away"
+                " than that (in a ring: ring=True)"
+            )
         return start(lambda m: LocalLaw.initial(sites, m), model, trainable or Trainable())
 
     def step(self, state, model, family, y, inputs, key, trainable=None):
@@ -133,24 +147,27 @@ class LocalKalmanRecursion(AbstractRecursion):
         away = jax.lax.scan(fill, away, (*rows, roots, noise))[0]
         return law.mean[None] + away.T
 
-    def _check_reach(self, sites: Neighbours, model: Any) -> None:
-        """Refuse a radius that misses much of the transition, as far as one direction tells."""
-        mean, scale = model.initial_moments()
-        if isinstance(mean, Tracer) or isinstance(scale, Tracer) or len(sites.window) == 1:
-            return
-        inputs = Inputs(jnp.zeros(model.dim_input), jnp.ones(()))
-        along, direction = jax.random.normal(jax.random.key(0), (2, model.dim_state), mean.dtype)
-        spread = scale if scale.ndim == 1 else jnp.diagonal(scale)
-        point = mean + spread * along
-        push = jax.linearize(lambda x: model.transition_mean(x, inputs), point)[1]
+
+def _missed(sites: Neighbours, model: Any) -> float:
+    """Share of the effect of a random direction that comes from beyond the radius, f's or y's."""
+    if len(sites.window) == 1:
+        return 0.0
+    mean, scale = model.initial_moments()
+    inputs = Inputs(jnp.zeros(model.dim_input), jnp.ones(()))
+    along, direction = jax.random.normal(jax.random.key(0), (2, model.dim_state), mean.dtype)
+    point = mean + (scale if scale.ndim == 1 else jnp.diagonal(scale)) * along
+    y, shares = model.emission_mean(point, inputs), []
+
+    def log_g(x):
+        return model.observed_log_prob(x, y, inputs)
+
+    for function in (lambda x: model.transition_mean(x, inputs), jax.grad(log_g)):
+        push = jax.linearize(function, point)[1]
         whole = push(direction)
-        near = sites.own(jnp.einsum("kij,kj->ki", sites.jacobian(push), direction[sites.window]))
-        missed = float(jnp.linalg.norm(whole - near) / jnp.linalg.norm(whole))
-        if missed > FAR:
-            raise ValueError(
-                f"radius: got {self.radius}, expected more: {100 * missed:.0f} % of what the"
-                " transition does comes from further away (in a ring: ring=True)"
-            )
+        seen = jnp.einsum("kij,kj->ki", sites.jacobian(push), direction[sites.window])
+        norm = jnp.maximum(jnp.linalg.norm(whole), jnp.finfo(whole.dtype).tiny)
+        shares.append(float(jnp.linalg.norm(whole - sites.own(seen)) / norm))
+    return max(shares)
 
 
 def _within(sites: Neighbours, scale: Float[Array, "d"] | Float[Array, "d d"]) -> Any:

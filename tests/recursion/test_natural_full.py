@@ -253,7 +253,8 @@ def test_a_likelihood_with_an_edge_keeps_its_row():
     @jax.jit
     def match():
         noise = whitened_normal(jax.random.key(0), 50, 1)
-        found = Match.of(ascend(target, noise, 4, 1.0), corrected=True)
+        log_g = jnp.log(jnp.maximum(noise[:, 0] + 1.0, 1e-6)) * 2.0
+        found = Match.of(ascend(target, noise, 4, 1.0), log_g, corrected=True)
         return jnp.min(noise), found.mean[0], found.root[0, 0]
 
     least, middle, root = map(float, match())

@@ -45,7 +45,12 @@ class Fit(eqx.Module):
     @property
     def objective(self) -> Float[Array, ""]:
         """E_q[h - log q], up to a constant."""
-        return jnp.mean(self.values) - jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+        return jnp.mean(self.values) - self.volume
+
+    @property
+    def volume(self) -> Float[Array, ""]:
+        """Log of q over N(0, I), both at their means."""
+        return jnp.sum(jnp.log(jnp.diagonal(self.factor)))
 
     @property
     def spread(self) -> Float[Array, "dx dx"]:
@@ -76,7 +81,7 @@ class Fit(eqx.Module):
         p is the target, with q's own estimate of its mass; `log_g` is h - log N(z; 0, I) at the
         noise, which are particles of the prior: they find what q may have missed.
         """
-        volume = jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+        volume = self.volume
         u, most = self.unexplained - volume, jnp.log(float(len(log_g)))
         mass = jax.nn.logsumexp(u) - most
         away = (self.noise - self.mean[None]) @ self.factor

@@ -9,7 +9,6 @@ import rmcvi
 from rmcvi.families import LinearGaussianFamily
 from rmcvi.learners.trying import Candidate, Outcome, candidates, choose
 from rmcvi.models import AbstractModel, LinearGaussian
-from rmcvi.models.zoo import Lorenz96
 
 RECURSION = rmcvi.NaturalRMCVI(4)
 
@@ -66,13 +65,6 @@ def test_full_covariances_come_first():
     """They are exact on linear models, and what is only there to compare with comes last."""
     names = [c.name for c in candidates(LinearGaussian(jnp.ones(2), jnp.ones(2), 0.3, 0.5), 10)]
     assert names[0] == "NaturalRMCVI, full, N = 10" and names[-1] == "extended Kalman filter"
-
-
-def test_local_covariances_come_first_for_many_states_on_a_ring():
-    """Found out from the model itself; where all act on all there are none to find."""
-    assert candidates(Lorenz96(40), 10)[0].name == "local Kalman filter, radius 8"
-    everywhere = LinearGaussian(jnp.full((40, 40), 0.01), jnp.eye(40), 0.3, 0.5)
-    assert candidates(everywhere, 10)[0].name == "NaturalRMCVI, full, N = 10"
 
 
 @pytest.mark.long

@@ -41,8 +41,6 @@ REACH = 3.0
 """A Newton step moves no state further than this many of its predicted deviations."""
 FAR = 0.05
 """Share of a random direction's effect that may come from beyond the radius."""
-RADII = (8, 16, 32)
-"""Tried in turn: correlations reach further than a row's transition does."""
 
 
 class LocalLaw(eqx.Module):
@@ -83,13 +81,6 @@ class LocalKalmanRecursion(AbstractRecursion):
         self.radius = check_int("radius", radius)
         self.ring = bool(ring)
         self.num_steps = check_int("num_steps", num_steps)
-
-    @classmethod
-    def suited(cls, model: Any) -> "LocalKalmanRecursion | None":
-        """With the least of a few radii that the model keeps to; None if it is not local."""
-        choices = [cls(r, ring=ring) for r in RADII for ring in (False, True)]
-        local = (c for c in choices if len(c.sites(model).window) > 1)
-        return next((c for c in local if _missed(c.sites(model), model) <= FAR), None)
 
     def sites(self, model: Any) -> Neighbours:
         """Who is whose neighbour."""

@@ -19,13 +19,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from rmcvi.baselines import (
-    AllPairs,
-    ExtendedKalmanRecursion,
-    LocalKalmanRecursion,
-    ParticleRecursion,
-    particle_filter,
-)
+from rmcvi.baselines import AllPairs, ExtendedKalmanRecursion, ParticleRecursion, particle_filter
 from rmcvi.contract import AbstractRecursion, Trainable
 from rmcvi.core.checks import check_instance, check_int
 from rmcvi.core.inputs import Inputs
@@ -44,8 +38,6 @@ NARROW = 0.02
 """Bands that hold this much less than the particle filter's, on the same stream, are too narrow."""
 MIXED = 500
 """Particles of a particle recursion that learns, whose work grows with their square."""
-MANY = 40
-"""States from which on local covariances are tried, and first: full ones take six times as long."""
 COMPONENTS, EACH = 4, 10
 """Of a mixture, and particles of each of its pieces."""
 
@@ -120,10 +112,7 @@ def candidates(model: AbstractModel, particles: int) -> list[Candidate]:
     tied = RMCVI(particles, window=8, bptt=2, backward=CalibratedWeights())
     mixture = NaturalRMCVI(EACH, components=COMPONENTS)
     several = f"NaturalRMCVI, {COMPONENTS} components, N = {EACH}"
-    local = LocalKalmanRecursion.suited(model) if model.dim_state >= MANY else None
-    near = f"local Kalman filter, radius {local.radius}" if local is not None else ""
     return [
-        *([Candidate(near, local, None)] if local is not None else []),
         Candidate(f"NaturalRMCVI, full, N = {particles}", NaturalRMCVI(particles), full),
         Candidate(f"NaturalRMCVI, diagonal, N = {particles}", NaturalRMCVI(particles), diagonal),
         Candidate(f"RMCVI, tied, N = {particles}", tied, full),

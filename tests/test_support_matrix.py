@@ -89,6 +89,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "`ExtendedKalmanRecursion(learn=True)`": lambda: estimator(
         baselines.ExtendedKalmanRecursion(learn=True)
     ),
+    "`LocalKalmanRecursion`": lambda: estimator(baselines.LocalKalmanRecursion(1)),
     "`ParticleRecursion()`": lambda: estimator(baselines.ParticleRecursion(8)),
     "`ParticleRecursion(gradient=True)`, PaRIS": lambda: estimator(
         baselines.ParticleRecursion(8, gradient=True, backward=baselines.Paris(2))

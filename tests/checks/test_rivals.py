@@ -24,6 +24,7 @@ def test_learners_conform(learner: rmcvi.AbstractLearner) -> None:
     "recursion",
     [
         pytest.param(baselines.KalmanRecursion(), id="kalman"),
+        pytest.param(baselines.LocalKalmanRecursion(1), id="local", marks=pytest.mark.long),
         pytest.param(
             baselines.ParticleRecursion(16, gradient=True), id="particles", marks=pytest.mark.long
         ),

@@ -244,6 +244,30 @@ def test_a_hundred_thousand_rows_in_single_precision() -> None:
         assert float(jnp.abs(carry.mean[-1, 0] - exact.mean[-1, 0])) < 0.01 * float(std)
 
 
+def test_tails_that_q_misses_are_seen_by_particles_of_the_prediction() -> None:
+    """Score in the scale of Student errors, which the tails decide; q's own particles miss .026."""
+
+    def log_g(z, y, log_scale):
+        return -log_scale - 2.0 * jnp.log1p(((y - z) * jnp.exp(-log_scale)) ** 2 / 3.0)
+
+    slope = jax.vmap(jax.grad(log_g, 2), (0, None, None))
+
+    def score(key, y, log_scale):
+        noise = whitened_normal(key, 50, 1)
+        fit = ascend(lambda z: log_g(z[0], y, log_scale) - 0.5 * z @ z, noise, 4, 1.0)
+        likelihood = jax.vmap(lambda z: log_g(z[0], y, log_scale))(noise)
+        found = Match.of(fit, likelihood, corrected=True)
+        return found.weights @ slope(jnp.concatenate([fit.z, noise])[:, 0], y, log_scale)
+
+    keys, log_scale, missed = jax.random.split(jax.random.key(0), 200), jnp.log(0.5), []
+    z = jnp.linspace(-8.0, 8.0, 4001)
+    for y in (1.0, 1.5):
+        got = jax.jit(jax.vmap(lambda k, y=y: score(k, y, log_scale)))(keys)
+        density = jnp.exp(-0.5 * z**2 + log_g(z, y, log_scale))
+        missed.append(jnp.mean(got) - jnp.average(slope(z, y, log_scale), weights=density))
+    assert abs(sum(missed) / 2) < 0.012, missed
+
+
 def test_a_likelihood_with_an_edge_keeps_its_row():
     """Particles beyond the edge have no density (NaN); the others tell where the posterior is."""
 
@@ -253,7 +277,8 @@ def test_a_likelihood_with_an_edge_keeps_its_row():
     @jax.jit
     def match():
         noise = whitened_normal(jax.random.key(0), 50, 1)
-        found = Match.of(ascend(target, noise, 4, 1.0), corrected=True)
+        log_g = jnp.log(jnp.maximum(noise[:, 0] + 1.0, 1e-6)) * 2.0
+        found = Match.of(ascend(target, noise, 4, 1.0), log_g, corrected=True)
         return jnp.min(noise), found.mean[0], found.root[0, 0]
 
     least, middle, root = map(float, match())

@@ -12,6 +12,7 @@ from rmcvi.baselines.kalman import score as score
 from rmcvi.baselines.kalman_recursion import ExtendedKalmanRecursion as ExtendedKalmanRecursion
 from rmcvi.baselines.kalman_recursion import KalmanRecursion as KalmanRecursion
 from rmcvi.baselines.least_squares import RecursiveLeastSquares as RecursiveLeastSquares
+from rmcvi.baselines.local_kalman import LocalKalmanRecursion as LocalKalmanRecursion
 from rmcvi.baselines.lstm import OnlineLSTM as OnlineLSTM
 from rmcvi.baselines.offline import Trained as Trained
 from rmcvi.baselines.offline import pathwise_elbo as pathwise_elbo

@@ -7,13 +7,15 @@ The increment of the gradient is dl_t. At fixed theta the increments add up to t
 along a moving theta this is recursive maximum likelihood. A step costs O(P) filter steps.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from rmcvi.baselines.kalman import Law, filter_step, initial_law
 from rmcvi.contract import AbstractRecursion, Filtered, Gradients, Info, Step, Trainable
@@ -22,7 +24,6 @@ from rmcvi.core.array_checks import check_array
 from rmcvi.core.checks import check_instance
 from rmcvi.core.compensated import CompensatedSum
 from rmcvi.core.gaussian import colour
-from rmcvi.core.inputs import Inputs
 from rmcvi.families.kalman import check_kalman
 from rmcvi.models import AbstractModel, LinearGaussian
 
@@ -31,8 +32,8 @@ class KalmanState(eqx.Module):
     """The law of x_t, its derivative in each parameter (None if nothing is learned), evidence."""
 
     t: Int[Array, ""]
-    law: Law
-    tangents: Law | None
+    law: Any
+    tangents: Any
     evidence: CompensatedSum
 
 
@@ -46,11 +47,12 @@ class KalmanRecursion(AbstractRecursion):
         """The law of x_0, and its derivatives."""
         check_instance("model", model, AbstractModel)
         check_instance("model", model.untilted, LinearGaussian)
-        return _init(model, trainable or Trainable())
+        return start(initial_law, model, trainable or Trainable())
 
     def step(self, state, model, family, y, inputs, key, trainable=None):
         """Filter and its tangents; nothing is random."""
-        return _step(state, model, family, y, inputs, trainable or Trainable())
+        advance = functools.partial(_advance, y=y, inputs=inputs, first=state.t == 0)
+        return tangent_step(advance, state, model, family, y, trainable or Trainable())
 
     def filtered(self, state, model, family):
         """The exact law."""
@@ -73,11 +75,12 @@ class ExtendedKalmanRecursion(AbstractRecursion):
     def init(self, model, family, trainable=None):
         """The law of x_0."""
         check_kalman("model", model)
-        return _init(model, (trainable or Trainable()) if self.learn else None)
+        return start(initial_law, model, (trainable or Trainable()) if self.learn else None)
 
     def step(self, state, model, family, y, inputs, key, trainable=None):
         """One linearised step."""
-        return _step(state, model, family, y, inputs, trainable or Trainable())
+        advance = functools.partial(_advance, y=y, inputs=inputs, first=state.t == 0)
+        return tangent_step(advance, state, model, family, y, trainable or Trainable())
 
     def filtered(self, state, model, family):
         """The linearised law."""
@@ -88,38 +91,58 @@ class ExtendedKalmanRecursion(AbstractRecursion):
         return _draw(state.law, key, num)
 
 
-def _init(model: Any, trainable: Trainable | None) -> KalmanState:
+def _advance(model: Any, law: Law, **row: Any) -> tuple[Law, Float[Array, ""]]:
+    return filter_step(model, law, **row)
+
+
+def start(initial: Callable[[Any], PyTree], model: Any, trainable: Trainable | None) -> KalmanState:
+    """The state before any row: the law of x_0 and its derivatives (None: of nothing).
+
+    Args:
+        initial: the law of a model.
+        model: at whose parameters.
+        trainable: which of them.
+    """
     tangents = None
     if trainable is not None:
         theta, rest = eqx.partition(model, trainable.model)
         flat, unravel = ravel_pytree(theta)
         if flat.size > 0:
-            law = jax.jacfwd(lambda v: initial_law(eqx.combine(unravel(v), rest)))(flat)
+            law = jax.jacfwd(lambda v: initial(eqx.combine(unravel(v), rest)))(flat)
             tangents = jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), law)
-    return KalmanState(jnp.zeros((), int), initial_law(model), tangents, CompensatedSum.zeros())
+    return KalmanState(jnp.zeros((), int), initial(model), tangents, CompensatedSum.zeros())
 
 
-def _step(
+def tangent_step(
+    advance: Callable[[Any, PyTree], tuple[PyTree, Float[Array, ""]]],
     state: KalmanState,
     model: Any,
     family: Any,
     y: Float[Array, "dy"],
-    inputs: Inputs,
     trainable: Trainable,
 ) -> Step:
+    """One row of a filter and of its derivatives; a row that fails leaves the law as it was.
+
+    Args:
+        advance: of a model and the law of x_{t-1}, the law of x_t and the evidence of y_t.
+        state: has the law and its derivatives.
+        model: at whose parameters.
+        family: of which nothing is learned.
+        y: the row, for its shape.
+        trainable: which parameters.
+    """
     check_array("y", y, (model.dim_obs,))
     theta, rest = eqx.partition(model, trainable.model)
     flat, unravel = ravel_pytree(theta)
 
-    def advance(flat, law):
-        current = eqx.combine(unravel(flat), rest)
-        return filter_step(current, law, y, inputs, state.t == 0)
+    def of(flat, law):
+        return advance(eqx.combine(unravel(flat), rest), law)
 
     def along(direction, tangent):
-        return jax.jvp(advance, (flat, state.law), (direction, tangent))
+        return jax.jvp(of, (flat, state.law), (direction, tangent))
 
     if state.tangents is None:
-        law, increment = advance(flat, state.law)
+        law, increment = of(flat, state.law)
         tangents, gradient = None, jnp.zeros_like(flat)
     else:
         directions = jnp.eye(flat.size, dtype=flat.dtype)

@@ -16,6 +16,8 @@ from jaxtyping import Array, Bool, Float, Key
 
 LOG_2PI = 1.8378770664093453
 """log(2 pi)."""
+LEAST = 0.5
+"""Smallest precision of q in the units of the prediction's: observations inform."""
 Scale = Float[Array, "d"] | Float[Array, "d d"]
 
 
@@ -28,6 +30,20 @@ def inverse_spd(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Inverse of a symmetric positive definite matrix."""
     eye = jnp.eye(matrix.shape[0], dtype=matrix.dtype)
     return symmetric(cho_solve((jnp.linalg.cholesky(matrix), True), eye))
+
+
+def bounded(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """The nearest symmetric matrix with eigenvalues between LEAST and what rounding can tell."""
+    most = 0.1 / jnp.finfo(matrix.dtype).eps
+
+    def clipped(matrix):
+        values, vectors = jnp.linalg.eigh(matrix)
+        return (vectors * jnp.clip(values, LEAST, most)[None]) @ vectors.T
+
+    eye = jnp.eye(len(matrix), dtype=matrix.dtype)
+    inside = jnp.all(jnp.isfinite(jnp.linalg.cholesky(matrix - LEAST * eye)))
+    inside = inside & (jnp.trace(matrix) <= most)
+    return jax.lax.cond(inside, lambda m: m, clipped, matrix)
 
 
 @jax.custom_jvp

@@ -19,10 +19,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from rmcvi.core.gaussian import symmetric
+from rmcvi.core.gaussian import bounded, symmetric
 
-LEAST = 0.5
-"""Smallest precision of q in the units of the prediction's: observations inform."""
 REACH = 3.0
 """A step of the mean is no longer than this many standard deviations of the prediction."""
 NOTHING = 10.0
@@ -47,7 +45,12 @@ class Fit(eqx.Module):
     @property
     def objective(self) -> Float[Array, ""]:
         """E_q[h - log q], up to a constant."""
-        return jnp.mean(self.values) - jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+        return jnp.mean(self.values) - self.volume
+
+    @property
+    def volume(self) -> Float[Array, ""]:
+        """Log of q over N(0, I), both at their means."""
+        return jnp.sum(jnp.log(jnp.diagonal(self.factor)))
 
     @property
     def spread(self) -> Float[Array, "dx dx"]:
@@ -78,7 +81,7 @@ class Fit(eqx.Module):
         p is the target, with q's own estimate of its mass; `log_g` is h - log N(z; 0, I) at the
         noise, which are particles of the prior: they find what q may have missed.
         """
-        volume = jnp.sum(jnp.log(jnp.diagonal(self.factor)))
+        volume = self.volume
         u, most = self.unexplained - volume, jnp.log(float(len(log_g)))
         mass = jax.nn.logsumexp(u) - most
         away = (self.noise - self.mean[None]) @ self.factor
@@ -130,17 +133,3 @@ def inside(
     known = jnp.isfinite(values) & jnp.all(jnp.isfinite(slopes), 1)
     worst = jnp.where(jnp.any(known), jnp.min(jnp.where(known, values, jnp.inf)), -jnp.inf)
     return jnp.where(known, values, worst - OUTSIDE), jnp.where(known[:, None], slopes, 0.0)
-
-
-def bounded(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The nearest symmetric matrix with eigenvalues between LEAST and what rounding can tell."""
-    most = 0.1 / jnp.finfo(matrix.dtype).eps
-
-    def clipped(matrix):
-        values, vectors = jnp.linalg.eigh(matrix)
-        return (vectors * jnp.clip(values, LEAST, most)[None]) @ vectors.T
-
-    eye = jnp.eye(len(matrix), dtype=matrix.dtype)
-    inside = jnp.all(jnp.isfinite(jnp.linalg.cholesky(matrix - LEAST * eye)))
-    inside = inside & (jnp.trace(matrix) <= most)
-    return jax.lax.cond(inside, lambda m: m, clipped, matrix)

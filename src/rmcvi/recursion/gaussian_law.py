@@ -66,7 +66,7 @@ class Prediction(eqx.Module):
         self,
         z: Match,
         moved: Law,
-        values: Float[Array, "n"],
+        values: Float[Array, "k"],
         slopes: Float[Array, "n dx"],
     ) -> Law:
         """Its derivative, from those of the prediction, and of h and h' at the particles."""

@@ -77,7 +77,8 @@ class Row(eqx.Module):
     def log_likelihoods(self, model: Any, prior: Prediction) -> Float[Array, "n"]:
         """Log g at particles of the prediction."""
         y, inputs = self.observed.y, self.observed.inputs
-        return jax.vmap(lambda z: model.observed_log_prob(prior.at(z), y, inputs))(self.noise)
+        log_g = jax.vmap(lambda z: model.observed_log_prob(prior.at(z), y, inputs))(self.noise)
+        return inside(log_g, jnp.zeros_like(self.noise))[0]
 
     def tilt(self, model: Any, prior: Prediction, z: Float[Array, "dx"]) -> Float[Array, ""]:
         """What a tilted transition adds: zero, with a derivative in the tilt."""
@@ -123,7 +124,7 @@ def step(
     plain = model.untilted
     prior, now = fitted(settings, plain, state.law, row)
     fit = now.fit
-    weights = now.weights if settings.corrected else jnp.full(len(noise), 1.0 / len(noise))
+    weights = now.weights if settings.corrected else now.plain
     gradient, tangents = _derivatives(state, (model, trainable), row, prior, now, weights)
     increment = fit.elbo
     sound = tree.all_finite((now, increment, gradient, tangents))
@@ -154,7 +155,7 @@ def fitted(settings: NaturalSettings, model: Any, law: Law, row: Row) -> tuple[P
     fit = ascend(
         lambda z: row.target(model, prior, z), row.noise, settings.num_steps, settings.rate or 1.0
     )
-    return prior, Match.of(fit, settings.corrected)
+    return prior, Match.of(fit, row.log_likelihoods(model, prior), settings.corrected)
 
 
 def advance(
@@ -203,7 +204,8 @@ def _derivatives(
             return value + row.tilt(current, prior, z) if tilted else value
 
         values, slopes = inside(*jax.vmap(jax.value_and_grad(h))(now.fit.z))
-        return values, slopes, Law(moved.mean, moved.root)
+        others = inside(jax.vmap(h)(now.fit.noise), jnp.zeros_like(slopes))[0]
+        return jnp.concatenate([values, others]), slopes, Law(moved.mean, moved.root)
 
     def along(direction, tangent):
         values, slopes, moved = jax.jvp(at_particles, (flat, state.law), (direction, tangent))[1]

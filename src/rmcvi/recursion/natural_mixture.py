@@ -173,7 +173,7 @@ def _pieces(
 
     def fitted(prior):
         fit = _fit(settings, lambda z: row.target(model, prior, z), row.noise)
-        return Match.of(fit, settings.corrected)
+        return Match.of(fit, row.log_likelihoods(model, prior), settings.corrected)
 
     match = jax.vmap(fitted)(prior)
     elbo = jax.vmap(lambda v: v.fit.elbo)(match)
@@ -218,7 +218,9 @@ def _derivatives(
                 value = row.target(current, moved, z)
                 return value + row.tilt(current, prior, z) if tilted else value
 
-            return inside(*jax.vmap(jax.value_and_grad(h))(z))
+            values, slopes = inside(*jax.vmap(jax.value_and_grad(h))(z))
+            others = inside(jax.vmap(h)(row.noise), jnp.zeros_like(slopes))[0]
+            return jnp.concatenate([values, others]), slopes
 
         values, slopes = jax.vmap(piece)(moved, found.prior, found.match.fit.z)
         return weight, values, slopes, Law(moved.mean, moved.root)

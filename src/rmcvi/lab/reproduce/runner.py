@@ -175,6 +175,7 @@ def reproduce(
                 arrays = dict(work(Workspace(store.scratch(cell), progress.say)))
                 arrays["cell_seconds"] = time.perf_counter() - begun
                 store.write(cell, arrays)
+                jax.clear_caches()  # some dozens of programs, and LLVM has no room for more
                 kept = store.read(cell)
                 assert kept is not None
             seconds[cell] = float(kept.pop("cell_seconds"))

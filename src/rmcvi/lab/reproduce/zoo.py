@@ -171,8 +171,7 @@ def cells(settings: Settings) -> dict[str, Cell]:
     """Floors first, then filters; what is `thorough` is smoothed and, in the end, learns."""
     names, thorough = settings["models"], settings["thorough"]
     made = {f"{name}_{FLOOR}": floor_cell(name, settings) for name in names}
-    offered = range(len(trying.candidates(MODELS[names[0]](), settings["particles"])))
-    for index in (*thorough, *(i for i in offered if i not in thorough)):
+    for index in (*thorough, *(i for i in settings["methods"] if i not in thorough)):
         for name in names:
             made[f"{name}_{index}"] = filter_cell(name, index, settings)
     for index in thorough:
@@ -202,14 +201,14 @@ def conclude(settings: Settings, found: Mapping[str, Arrays]) -> Conclusion:
     for name in settings["models"]:
         offered = trying.candidates(MODELS[name](), settings["particles"])
         floor = found[f"{name}_{FLOOR}"]
-        names = [candidate.name for candidate in offered]
-        kalman = found[f"{name}_{names.index(KALMAN)}"]
+        kalman = found[f"{name}_{[candidate.name for candidate in offered].index(KALMAN)}"]
         numbers[name] = {
             "floor": mean_and_error(floor["rmse"]),
             "floor_coverage": mean_and_error(floor["coverage"]),
         }
         tried, rows = [], []
-        for index, candidate in enumerate(offered):
+        for index in settings["methods"]:
+            candidate = offered[index]
             own, learned = found[f"{name}_{index}"], found.get(f"{name}_{index}_{LEARNED}", {})
             row = summary(own, learned, floor, kalman)
             numbers[name][candidate.name] = row

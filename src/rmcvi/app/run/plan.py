@@ -60,6 +60,7 @@ class _Options(BaseModel):
     checkpoint_every: int
     sensitivity: float = SENSITIVITY
     emission: list[dict[str, Any]] = []
+    whole: bool = False
     model: _Model
 
 
@@ -84,8 +85,8 @@ class Plan:
     step_seconds: float | None
     started: str
     options: dict[str, Any]
-    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season
-    and emission as found."""
+    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season,
+    emission and whole (rows as one piece of code) as found."""
     schema: dict[str, Any]
     version: str = __version__
     format: int = FORMAT
@@ -129,6 +130,11 @@ class Plan:
     def calendar(self) -> bool:
         """Whether times are dates."""
         return bool(self.schema["time"]) and self.schema["time_format"] != "number"
+
+    @property
+    def whole(self) -> bool:
+        """Whether what learns a row is compiled as one piece."""
+        return self.options.get("whole", False)
 
     def place(self) -> str:
         """The source as a path that holds anywhere."""
@@ -181,9 +187,10 @@ class Plan:
         sensitivity, learner = self.options.get("sensitivity", SENSITIVITY), self.built()
         about = {"inputs": self.inputs, "seed": self.seed, "sensitivity": sensitivity}
         try:
-            return Live(self.columns, learner=learner, **about)
+            live = Live(self.columns, learner=learner, **about)
         except ValueError as error:
             raise Refusal(f"--model {self.learner['name']}: {error}") from None
+        return live.as_one_piece() if self.whole else live
 
     def known(self, observation: Observation) -> np.ndarray:
         """The inputs of a row, the calendar's among them."""

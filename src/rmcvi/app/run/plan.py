@@ -86,7 +86,7 @@ class Plan:
     started: str
     options: dict[str, Any]
     """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season,
-    emission and whole (rows as one piece of code) as found."""
+    emission and whole (one piece of code for rows) as found."""
     schema: dict[str, Any]
     version: str = __version__
     format: int = FORMAT
@@ -131,11 +131,6 @@ class Plan:
         """Whether times are dates."""
         return bool(self.schema["time"]) and self.schema["time_format"] != "number"
 
-    @property
-    def whole(self) -> bool:
-        """Whether what learns a row is compiled as one piece."""
-        return self.options.get("whole", False)
-
     def place(self) -> str:
         """The source as a path that holds anywhere."""
         return self.source if self.source == "-" else str(Path(self.path) / self.source)
@@ -158,8 +153,7 @@ class Plan:
 
         What `run.json` says is never imported: it may come from a stranger.
         """
-        own = self.options["model"]
-        name = own["model"]
+        name = self.options["model"]["model"]
         if model is not None and model != name:
             raise Refusal(f"--model: got {model!r}, but this run was learned by {name!r}")
         if ":" not in name:
@@ -190,7 +184,7 @@ class Plan:
             live = Live(self.columns, learner=learner, **about)
         except ValueError as error:
             raise Refusal(f"--model {self.learner['name']}: {error}") from None
-        return live.as_one_piece() if self.whole else live
+        return live.as_one_piece() if self.options.get("whole") else live
 
     def known(self, observation: Observation) -> np.ndarray:
         """The inputs of a row, the calendar's among them."""

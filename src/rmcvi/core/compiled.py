@@ -83,11 +83,12 @@ def _piece(function: Callable[..., Any], fixed: Any, shapes: Any) -> Callable[..
     be there.
     """
     call, (kinds, structure) = partial(function, fixed), jax.tree.flatten(shapes)
-    results, form = jax.tree.flatten(jax.eval_shape(call, *shapes))
 
-    def inner(*held: Any) -> list[Any]:
-        given = jax.tree.unflatten(structure, _with_empty(held, kinds))
-        return _held(jax.tree.leaves(call(*given)))
+    def inner(*held: Any) -> Any:
+        # Arrays of no numbers have no place among its arguments: the compiler would look for one.
+        rest = iter(held)
+        whole = [next(rest) if v.size else jnp.zeros(v.shape, v.dtype) for v in kinds]
+        return call(*jax.tree.unflatten(structure, whole))
 
     path = _path(function, fixed, (structure, tuple(kinds), "whole"))
     traced = _traced(inner, path, _held(kinds))
@@ -95,10 +96,8 @@ def _piece(function: Callable[..., Any], fixed: Any, shapes: Any) -> Callable[..
         return None
 
     def outer(*given: Any) -> Any:
-        # Arrays of no numbers have no place in it, and the compiler would look for one.
         made = traced.call(*_held(jax.tree.leaves(given)))
-        made = [set_xla_metadata(v, **MARKS) for v in made]
-        return jax.tree.unflatten(form, _with_empty(made, results))
+        return jax.tree.map(lambda v: set_xla_metadata(v, **MARKS), made)
 
     return outer
 
@@ -106,12 +105,6 @@ def _piece(function: Callable[..., Any], fixed: Any, shapes: Any) -> Callable[..
 def _held(leaves: Sequence[Any]) -> list[Any]:
     """Those that hold numbers."""
     return [v for v in leaves if v.size]
-
-
-def _with_empty(held: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
-    """The inverse, for arrays of these kinds."""
-    rest = iter(held)
-    return [next(rest) if v.size else jnp.zeros(v.shape, v.dtype) for v in kinds]
 
 
 def _traced(function: Callable[..., Any], path: Path | None, shapes: Any) -> export.Exported | None:

@@ -263,3 +263,12 @@ def _accept(path: Path, header: dict[str, Any], lines: list[str]) -> None:
     wrote, here = header["rmcvi"], __version__
     versions = "" if wrote == here else f" (rmcvi {wrote} wrote it, this is {here})"
     raise CheckpointError(path, f"configuration differs: {listed(lines)}", f"{remedy}{versions}.")
+
+
+def difference(name: str, file: Any, here: Any) -> str:
+    """In what a file differs, in one sentence."""
+    if name == "standardiser" and None in (file, here):
+        units = ["standardised columns", "columns in their own units"]
+        old, new = (units[v is None] for v in (file, here))
+        return f"its learner was given {old}, this one is given {new} (see `standardiser`)"
+    return f"{name}: file has {file}, this has {here}"

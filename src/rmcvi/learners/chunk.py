@@ -58,12 +58,28 @@ class Rows(NamedTuple):
 class Program:
     """A learner with its state and the monitors', moved on chunk by chunk."""
 
-    def __init__(self, learner: AbstractLearner, state: PyTree, watch: "Watch"):
+    def __init__(
+        self, learner: AbstractLearner, state: PyTree, watch: "Watch", *, whole: bool = False
+    ):
+        self._whole = whole
         self._fixed, self.arrays, self._leaves = Fixed.of(learner, state, watch)
         self._size, self._learner = len(jax.tree.leaves(state)), learner
         self._strict: np.ndarray | None = None
+        self._program: Any = None
         width = 4 * learner.dim_obs + learner.dim_input + 1
         self._rows = np.zeros((CAPACITY, width))
+
+    def anew(self, learner: AbstractLearner, state: PyTree, watch: "Watch") -> "Program":
+        """One for another learner or state, compiled as this one is."""
+        return Program(learner, state, watch, whole=self._whole)
+
+    def copy(self) -> "Program":
+        """One of its own that goes on from here."""
+        return self.anew(self._learner, self.state, self.watch)
+
+    def as_one_piece(self) -> "Program":
+        """The same, compiled as one piece if that can be."""
+        return Program(self._learner, self.state, self.watch, whole=True)
 
     @property
     def state(self) -> PyTree:
@@ -113,7 +129,8 @@ class Program:
         leaves = raw_leaves(jax.tree.leaves(begin))
         before, doubted = strict_leaves(leaves), np.zeros(len(leaves), bool)
         given = leaves, self.arrays, nothing, np.int32(1), np.int32(0), doubted
-        self._program = compiled(_advance, self._fixed, given)
+        whole = _advance if self._whole else None
+        self._program = compiled(_advance, self._fixed, given, whole=whole)
         after, *_ = self._program(*given)
         return np.array(before) & np.array(strict_leaves(after))
 

@@ -21,7 +21,7 @@ from jaxtyping import PyTree
 
 from rmcvi.contract import AbstractLearner, ByHorizon
 from rmcvi.core.checks import check_instance, check_int, check_real
-from rmcvi.learners.checkpoint import load, peek, save
+from rmcvi.learners.checkpoint import difference, load, peek, save
 from rmcvi.learners.chunk import CAPACITY, Program, Watch
 from rmcvi.learners.default import default_learner
 from rmcvi.learners.episodes import Episodes
@@ -104,7 +104,7 @@ class Live:
     @state.setter
     def state(self, state: PyTree) -> None:
         with self._alone():
-            self._program = Program(self.learner, state, self._program.watch)
+            self._program = self._program.anew(self.learner, state, self._program.watch)
 
     @property
     def recoveries(self) -> int:
@@ -123,6 +123,11 @@ class Live:
     def prepare(self) -> None:
         """Compile what learning needs, or find it in the cache; the first row does it otherwise."""
         self._program.prepare()
+
+    def as_one_piece(self) -> "Live":
+        """Itself, with rows compiled as one piece (`core.compiled`): for 100 000 and more."""
+        self._program = self._program.as_one_piece()
+        return self
 
     def learn_one(self, y: Values, u: Values | None = None, dt: float | None = None) -> Estimate:
         """Predict the row, score the prediction, then learn from the row."""
@@ -189,9 +194,8 @@ class Live:
         state = self.learner.init(jax.random.key(recoveries))
         watch, kept = Watch.fresh(len(self.columns)), self._program.watch.soundness
         soundness = dataclasses.replace(kept, strikes=watch.soundness.strikes)
-        self._program = Program(
-            self.learner, state, dataclasses.replace(watch, soundness=soundness)
-        )
+        watch = dataclasses.replace(watch, soundness=soundness)
+        self._program = self._program.anew(self.learner, state, watch)
 
     def parameters(self, *, whole: bool = False) -> dict[str, Any]:
         """What has been learned: scalars by name, or with `whole` a model's arrays."""
@@ -221,8 +225,7 @@ class Live:
             known = np.stack([vector("u", v, self.inputs, None) for v in rows])
         lengths = None if dt is None else np.array([step_length(v) for v in dt])
         with self._alone():
-            state = self._program.state
-            band = self.learner.forecast(state, horizon, known, lengths, level=level)
+            band = self.learner.forecast(self._program.state, horizon, known, lengths, level=level)
             parts = jax.device_get((band.mean, band.low, band.high))
         raw = (self.scaling.inverse_ahead(v) for v in parts)
         return LiveForecast(*([by_name(row, self._names) for row in part] for part in raw))
@@ -253,7 +256,7 @@ class Live:
             raise ValueError(f"{path}: got a checkpoint of a bare learner, expected one of Live")
         for name, value in self._settings().items():
             if kept[name] != value:
-                raise ValueError(f"{path}: {_difference(name, kept[name], value)}")
+                raise ValueError(f"{path}: {difference(name, kept[name], value)}")
         learner, window = self.learner, kept["window"] or 0
         if window > learner.gradient_window > 0:
             learner, _ = learner.lengthen(learner.init(jax.random.key(0)), window)
@@ -267,7 +270,7 @@ class Live:
             raise ValueError(f"{message}; learn the stream anew") from None
         with self._alone():
             self.learner, self._last, self._episodes = learner, last, episodes
-            self._program = Program(learner, state, watch)
+            self._program = self._program.anew(learner, state, watch)
             self.scaling = Scaling.from_json(kept["scaling"])
         return kept["extra"]
 
@@ -277,7 +280,7 @@ class Live:
             other = object.__new__(type(self))
             vars(other).update(vars(self))
             other._episodes = copy.deepcopy(self._episodes)
-            other._program = Program(self.learner, self._program.state, self._program.watch)
+            other._program = self._program.copy()
             other._lock = threading.RLock()
         return other
 
@@ -286,14 +289,6 @@ class Live:
         return copy.deepcopy(self)
 
     def __reduce__(self) -> NoReturn:
-        remedy = "write it with save(path), read it with load(path)"
-        raise TypeError(f"Live: cannot be pickled; {remedy}")
-
-
-def _difference(name: str, file: Any, here: Any) -> str:
-    """In what a file differs, in one sentence."""
-    if name == "standardiser" and None in (file, here):
-        units = ["standardised columns", "columns in their own units"]
-        old, new = (units[v is None] for v in (file, here))
-        return f"its learner was given {old}, this one is given {new} (see `standardiser`)"
-    return f"{name}: file has {file}, this has {here}"
+        raise TypeError(
+            "Live: cannot be pickled; write it with save(path), read it with load(path)"
+        )

@@ -32,9 +32,16 @@ all lanes of a block wait for one that has more to do, as in a warm-up."""
 class Streams:
     """A learner for each key; a key that is new starts with nothing learned."""
 
-    def __init__(self, learner: AbstractLearner, seed: int = 0, sensitivity: float = 1.0):
+    def __init__(
+        self,
+        learner: AbstractLearner,
+        seed: int = 0,
+        sensitivity: float = 1.0,
+        *,
+        whole: bool = False,
+    ):
         """Every stream is as a `Live` of its own with these, and without `remedy`."""
-        self.learner, self.block = learner, Block(learner, seed, sensitivity)
+        self.learner, self.block = learner, Block(learner, seed, sensitivity, whole=whole)
         self.units = None if learner.units == "raw" else StreamUnits(learner.dim_obs)
         """Those of the streams, if columns are standardised."""
         self._places: dict[str, int] = {}

@@ -20,6 +20,7 @@ from rmcvi.app.cli.options import (
     Seed,
     Sensitivity,
     Times,
+    Whole,
     a_level,
     a_sensitivity,
     listed,
@@ -27,6 +28,7 @@ from rmcvi.app.cli.options import (
     row_format,
     times,
 )
+from rmcvi.app.run.length import LONG, rows_about
 from rmcvi.app.run.plan import SENSITIVITY, Plan, make_plan
 from rmcvi.app.sources import Stream, read
 
@@ -50,6 +52,7 @@ class LearnOptions:
     seed: Seed = 0
     on_bad_row: OnBadRow = "error"
     sensitivity: Sensitivity = SENSITIVITY
+    whole: Whole = None
 
     def __post_init__(self) -> None:
         a_level(self.level)
@@ -66,8 +69,10 @@ class LearnOptions:
         }
         return read(source, **options | more)
 
-    def plan(self, source: str, stream: Stream, **more: Any) -> Plan:
-        """For rows such as the first ones; `more` are options of the run."""
+    def plan(self, source: str, stream: Stream, long: int = LONG, **more: Any) -> Plan:
+        """For rows such as the first ones; with `long` rows, one piece pays; `more` are options of
+        the run.
+        """
         options: dict[str, Any] = {
             "calendar": listed(self.calendar),
             "season": listed(self.season),
@@ -77,6 +82,8 @@ class LearnOptions:
             "checkpoint_every": 500,
             "sensitivity": self.sensitivity,
         }
+        rows = min(rows_about(source), more.get("limit") or float("inf"))
+        options["whole"] = rows >= long if self.whole is None else self.whole
         now = datetime.now(UTC).isoformat(timespec="seconds")
         model = self.model or "seasonal"
         return make_plan(source, stream, model, self.level, self.seed, now, **options | more)

@@ -67,6 +67,13 @@ Sensitivity = Annotated[
         help="False alarms that you accept, per column in 10 000 rows; 0.1 for fewer alarms.",
     ),
 ]
+Whole = Annotated[
+    bool | None,
+    typer.Option(
+        "--one-piece/--many-pieces",
+        help="Compile longer, for quicker rows (default: for a file where that pays).",
+    ),
+]
 BAD_ROWS = ("error", "skip", "missing")
 
 

@@ -115,7 +115,8 @@ class Shard:
         """For streams of so many columns; other shards find the program in the cache."""
         learner = replace(self.plan, columns=self.plan.columns[:columns]).built()
         with compiling():
-            return Streams(learner, self.plan.seed, self._sensitivity)
+            whole = self.plan.options.get("whole", False)
+            return Streams(learner, self.plan.seed, self._sensitivity, whole=whole)
 
     def _prepare(self) -> Generator[Told]:
         """Compile what will be needed, and say so before."""

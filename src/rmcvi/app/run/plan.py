@@ -60,6 +60,7 @@ class _Options(BaseModel):
     checkpoint_every: int
     sensitivity: float = SENSITIVITY
     emission: list[dict[str, Any]] = []
+    whole: bool = False
     model: _Model
 
 
@@ -84,8 +85,8 @@ class Plan:
     step_seconds: float | None
     started: str
     options: dict[str, Any]
-    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season
-    and emission as found."""
+    """As given: calendar, follow, on_bad_row, limit, checkpoint_every, sensitivity, model; season,
+    emission and whole (one piece of code for rows) as found."""
     schema: dict[str, Any]
     version: str = __version__
     format: int = FORMAT
@@ -152,8 +153,7 @@ class Plan:
 
         What `run.json` says is never imported: it may come from a stranger.
         """
-        own = self.options["model"]
-        name = own["model"]
+        name = self.options["model"]["model"]
         if model is not None and model != name:
             raise Refusal(f"--model: got {model!r}, but this run was learned by {name!r}")
         if ":" not in name:
@@ -181,9 +181,10 @@ class Plan:
         sensitivity, learner = self.options.get("sensitivity", SENSITIVITY), self.built()
         about = {"inputs": self.inputs, "seed": self.seed, "sensitivity": sensitivity}
         try:
-            return Live(self.columns, learner=learner, **about)
+            live = Live(self.columns, learner=learner, **about)
         except ValueError as error:
             raise Refusal(f"--model {self.learner['name']}: {error}") from None
+        return live.as_one_piece() if self.options.get("whole") else live
 
     def known(self, observation: Observation) -> np.ndarray:
         """The inputs of a row, the calendar's among them."""

@@ -41,6 +41,9 @@ class FleetSize:
     ] = None
     columns: Annotated[int, typer.Option(min=1, help="Of each of these streams.")] = 1
     shards: Annotated[int, typer.Option(min=1, help="That learn them, each a process.")] = 1
+    one_piece: Annotated[
+        bool, typer.Option("--one-piece", help="As a fleet of a million rows and more is compiled.")
+    ] = False
 
 
 @app.command(epilog=EXAMPLES)
@@ -74,7 +77,7 @@ def bench(
         if name != "fleet":
             raise Refusal(f"--streams: got {size.streams} for {name}, expected it with fleet")
         outcome = fleet_of(
-            size.streams, size.columns, size.shards
+            size.streams, size.columns, size.shards, whole=size.one_piece
         )  # its processes keep to a core each
         _print(console, outcome)
         if to is not None:

@@ -31,8 +31,10 @@ ASKED, DRIVER = 100_000.0, 0.1
 """Rows a second and core after the warm-up; the driver's share at most."""
 
 
-def fleet_of(streams: int, columns: int, shards: int, form: str = "jsonl") -> Outcome:
-    """A fleet of so many streams with so many columns, in so many shards."""
+def fleet_of(
+    streams: int, columns: int, shards: int, form: str = "jsonl", *, whole: bool = False
+) -> Outcome:
+    """A fleet of so many streams with so many columns, in so many shards; `whole`: in one piece."""
     length = min(max(ROWS // streams, LEAST), MOST)
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "rows.csv", Path(folder) / "run"
@@ -50,10 +52,11 @@ def fleet_of(streams: int, columns: int, shards: int, form: str = "jsonl") -> Ou
             on_bad_row="error",
             limit=None,
             checkpoint_every=10**9,
+            whole=whole,
         )
         out.mkdir()
         FleetPlan(plan, "sensor", shards, form=form).write(out)
-        found = {"streams": streams, "columns": columns, "shards": shards}
+        found = {"streams": streams, "columns": columns, "shards": shards, "one_piece": whole}
         found |= _run(out, streams, shards)
     speed, share = found["per_second_and_core"], found["driver_share"]
     targets = [

@@ -21,6 +21,7 @@ from rmcvi.app.fleet.plan import FORMS, FleetPlan
 from rmcvi.app.fleet.remote import read_fleet, write
 from rmcvi.app.fleet.resharding import reshard
 from rmcvi.app.fleet.storage import Storage, is_remote
+from rmcvi.app.run.length import MANY
 from rmcvi.app.run.speech import Refusal, printable, say
 from rmcvi.app.sources import first_stream, list_parts
 
@@ -72,7 +73,7 @@ def learn(
     number = _number(sharding.shards, source)
     found = wanted.read(source, ignored=[key])
     first = first_stream(found, key)
-    plan = wanted.plan(source, first, checkpoint_every=output.checkpoint_every)
+    plan = wanted.plan(source, first, MANY, checkpoint_every=output.checkpoint_every)
     if "key" in plan.columns:
         raise Refusal("--columns: got 'key', which names the streams in the output; rename it")
     _clear(out, output.force)

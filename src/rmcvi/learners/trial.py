@@ -223,7 +223,7 @@ def _filtered(
     inputs: Inputs,
     key: Key[Array, ""],
 ) -> tuple[Float[Array, "2"], PyTree]:
-    """Log scores of y under both models, by as many draws as the learner's own, and carries after it.
+    """Log scores of y under both models, by as many draws as the learner's own; carries after it.
 
     Args:
         learner: the estimator.

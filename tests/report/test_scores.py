@@ -14,6 +14,7 @@ from rmcvi.app.report import write
 from rmcvi.app.report.calibration import calibrate
 from rmcvi.app.report.scores import grid, moving_mean, running_rmse, score
 from rmcvi.app.report.scores import summarise as numbers
+from rmcvi.app.report.write import NOTHING, number
 from rmcvi.app.run.reading import read
 from rmcvi.app.run.scores import RunningScores
 from rmcvi.core.files import to_json
@@ -170,3 +171,20 @@ def test_calibration_of_a_calibrated_stream() -> None:
 def test_too_little_is_not_calibrated(tmp_path: Path) -> None:
     run = read(make(tmp_path, rows=3))
     assert calibrate(run, score(run)) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "told"),
+    [
+        (1593.4, 3, "1\u202f590"),
+        (-123456.7, 4, "\u2212123\u202f500"),
+        (999999.9, 4, "1e+06"),
+        (2.5e6, 3, "2.5e+06"),
+        (0.2869, 3, "0.287"),
+        (-1.5e-7, 3, "\u22121.5e\u221207"),
+        (1008, 4, "1\u202f008"),
+        (math.nan, 4, NOTHING),
+    ],
+)
+def test_numbers_below_a_million_have_no_exponent(value: float, digits: int, told: str):
+    assert number(value, digits) == told

@@ -162,9 +162,11 @@ def number(value: Any, digits: int = 4) -> str:
     """A number to some significant digits; a dash if there is none."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return NOTHING
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e6):
-        return f"{int(value):,}".replace(",", "\u202f")
-    return f"{value:.{digits}g}".replace("-", "\u2212")
+    if isinstance(value, float) and not (value.is_integer() and abs(value) < 1e6):
+        value = float(text := f"{value:.{digits}g}")
+        if "e+" not in text or abs(value) >= 1e6:
+            return text.replace("-", "\u2212")
+    return f"{int(value):,}".replace(",", "\u202f").replace("-", "\u2212")
 
 
 def percent(value: Any, digits: int = 1) -> str:

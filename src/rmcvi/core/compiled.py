@@ -72,7 +72,7 @@ def compiled(
             traced = _traced(call, _path(function, fixed, (structure, kinds)), shapes)
             call = call if traced is None else traced.call
         options: dict[str, str | bool] = dict(OPTIONS if piece is None else WHOLE)
-        # Compiled here, for these kinds: by `jit` weakly typed numbers would make a second one.
+        # Compiled here, ahead and once, for these kinds.
         lowered = jax.jit(piece or call, donate_argnums=donate).lower(*shapes)
         _made[key] = lowered.compile(compiler_options=options)
     return _made[key]

@@ -125,7 +125,10 @@ class Live:
         self._program.prepare()
 
     def as_one_piece(self) -> "Live":
-        """Itself, with rows compiled as one piece (`core.compiled`): for 100 000 and more."""
+        """Itself, with rows compiled as one piece (`core.compiled`): for 100 000 and more.
+
+        Only `SeasonalLearner` of up to eight columns can be; others are compiled as usual.
+        """
         self._program = self._program.as_one_piece()
         return self
 

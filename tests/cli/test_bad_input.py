@@ -60,6 +60,7 @@ def test_the_nearest_name_is_told(capsys: Any) -> None:
     assert "did you mean 'nox'" in wrong(capsys, "learn", "good.csv", "--input", "noxx")
     assert "--checkpoint-every" in wrong(capsys, "learn", "good.csv", "--checkpoint-evry", "5")
     assert "did you mean 'seasonal'?" in wrong(capsys, "learn", "good.csv", "--model", "saesonal")
+    assert "error: MODEL: got 'saesonal'" in wrong(capsys, "simulate", "saesonal")
     assert "did you mean 'hour'?" in wrong(capsys, "learn", "good.csv", "--calendar", "huor")
     assert "did you mean 'skip'?" in wrong(capsys, "learn", "good.csv", "--on-bad-row", "skp")
     assert "did you mean 'jsonl'?" in wrong(capsys, "learn", "good.csv", "--format", "json")

@@ -92,7 +92,7 @@ def _draw(model: str, size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Hidden states and observations."""
     if ":" in model:
         raise Refusal(f"simulate: got {model!r}, expected a name or a TOML file")
-    config = settings.validated(settings.parse(model), "model")
+    config = settings.validated(settings.parse(model, "MODEL"), "model")
     if config.model == "seasonal":
         return np.zeros((size.rows, 0)), rhythm(size.rows, size.columns, size.seed)
     import jax  # not for the others, whom it would keep waiting

@@ -133,9 +133,9 @@ ZOO: dict[str, tuple[type[Strict], str | None, dict[str, Any]]] = {
 """Names, their settings, their usual families and what is usual in learning them."""
 
 
-def named(name: str) -> Config:
+def named(name: str, argument: str = "--model") -> Config:
     """The usual settings of a model of the zoo."""
-    return validated({"model": name}, "--model")
+    return validated({"model": name}, argument)
 
 
 def from_toml(path: Path) -> Config:
@@ -200,12 +200,12 @@ def _expected(got: str, names: Any) -> str:
     return f"one of {', '.join(map(repr, names))}{hint}"
 
 
-def parse(model: str) -> dict[str, Any]:
+def parse(model: str, argument: str = "--model") -> dict[str, Any]:
     """What `--model` says as plain values: a configuration, or a function to call."""
     if model.endswith(".toml"):
         config = from_toml(Path(model))
     elif ":" in model:
         return {"model": model, "path": str(Path.cwd())}
     else:
-        config = named(model)
+        config = named(model, argument)
     return config.model_dump()

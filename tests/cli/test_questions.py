@@ -132,6 +132,7 @@ def test_smooth_keeps_what_was_seen(folder: Path, ask: Any) -> None:
 def test_inspect_and_report(folder: Path, ask: Any) -> None:
     shown = ask("inspect", "rmcvi-demo").out
     assert "flow [l/s].noise" in shown and "Seasons: 24 rows a day" in shown
+    assert " (start and compiling apart)\n" in shown  # on one line with what is before it
     told = json.loads(ask("inspect", "rmcvi-demo", "--json").out)
     summary = json.loads((folder / "rmcvi-demo" / "summary.json").read_text())
     assert told["summary"]["overall"] == summary["overall"]

@@ -83,6 +83,10 @@ class Progress:
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """Scores, what is wrong with them, and alarms."""
+    rows, seconds = summary["rows"], summary["seconds"]
+    missing = f"{100 * (summary['missing_share'] or 0.0):.1f} % of values missing"
+    took = f"learned in {seconds:.1f} s (start and compiling apart)"
+    tell(console, f"{rows} rows, {missing}, {took}")
     console.print(scores_table(summary))
     for sentence in (*summary["remarks"], *alarm_lines(summary["alarms"])):
         tell(console, sentence)
@@ -115,11 +119,7 @@ def alarm_lines(alarms: dict[str, int]) -> list[str]:
 
 def scores_table(summary: dict[str, Any]) -> Table:
     """Scores by column and overall."""
-    rows, seconds = summary["rows"], summary["seconds"]
-    missing = summary["missing_share"] or 0.0
-    title = f"{rows} rows, {100 * missing:.1f} % of values missing, learned in {seconds:.1f} s"
-    title += " (start and compiling apart)"
-    table = Table(title=title, title_justify="left")
+    table = Table()
     table.add_column("column")
     lost = ("not predicted",) if summary["lost_predictions"] else ()
     for name in ("missing", "RMSE", "persistence", "coverage", *lost):
@@ -136,7 +136,7 @@ def scores_table(summary: dict[str, Any]) -> Table:
     table.add_section()
     table.add_row(
         "all, in standard deviations",
-        _share(missing),
+        _share(summary["missing_share"] or 0.0),
         *(_number(overall[k]) for k in ("rmse", "persistence_rmse")),
         _share(overall["coverage"]),
         *(str(summary["lost_predictions"]) for _ in lost),

@@ -67,6 +67,7 @@ def test_neighbours_are_enough() -> None:
     assert np.all(third < [1e-3, 1e-4, 1e-2]), errors
 
 
+@pytest.mark.long
 def test_the_cost_is_linear() -> None:
     """Twice the states, twice the operations, derivatives in three parameters included."""
 
@@ -126,6 +127,7 @@ class Counts(AbstractGaussianModel):
         return jax.random.poisson(key, jnp.exp(x[::2])).astype(x.dtype)
 
 
+@pytest.mark.long
 def test_counts_and_noise_without_a_density() -> None:
     """Noise on every other state only: windows agree with one window, gradients too."""
     model = Counts(log_noise=jnp.log(jnp.array(0.3)))

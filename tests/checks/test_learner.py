@@ -8,7 +8,6 @@ from tests.learners.test_estimator import small_learner
 
 
 @pytest.mark.slow
-@pytest.mark.usual_compiler
 def test_the_estimator_conforms():
     """A hint is allowed: how XLA fuses a loop may show in the last bit of an interval."""
     report = checks.learner(small_learner())

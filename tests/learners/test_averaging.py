@@ -79,7 +79,6 @@ def test_averages_have_polynomial_weights() -> None:
     np.testing.assert_array_equal(last.transition, seen[-1])
 
 
-@pytest.mark.usual_compiler
 def test_single_rows_a_scan_and_a_resumed_run_agree_to_the_bit(tmp_path: Path) -> None:
     """Across warm-up, refreshes, missing rows and a file."""
     ys = np.array(rmcvi.simulate(TRUTH, jax.random.key(2), 250)[1])

@@ -115,7 +115,6 @@ def test_present_and_recent() -> None:
         model.recent(state, 40)
 
 
-@pytest.mark.usual_compiler
 def test_conforms() -> None:
     """Scan = update to the bit, a state of arrays, checkpoints: the package's own checks."""
     small = learner(2, warm=8, cross=1, own=1, plain=False)

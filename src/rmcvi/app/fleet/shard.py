@@ -1,8 +1,7 @@
 """A shard: the streams of some keys, from the source to its own output and checkpoint.
 
-It knows no engine. It reads the source itself, passes over the keys of others, and nobody needs to
-tell it anything: killed at any moment, it goes on from its checkpoint, and what it wrote after it
-is cut off and written again, with the same bytes.
+It knows no engine: it reads the source itself and passes over the keys of others. Killed at any
+moment it goes on from its checkpoint, and writes what came after it again, with the same bytes.
 """
 
 import os

@@ -89,6 +89,23 @@ def test_what_sorts_is_no_piece() -> None:
     np.testing.assert_array_equal(made(np.array([2.0, 3.0, 1.0], "float32")), [1.0, 2.0, 3.0])
 
 
+def test_a_piece_may_need_nothing_of_an_argument() -> None:
+    """What the compiler simplifies away, too, has a place in the piece; it ended the process."""
+    fixed = Fixed.of(learner(), learner().init(jax.random.key(0)), Watch.fresh(1))[0]
+    given = [np.arange(3.0), np.ones((2, 2), "int32"), np.ones(0), np.ones(3)]
+    made = compiled.compiled(_first, fixed, given, whole=_first)
+    np.testing.assert_array_equal(made(*given), given[0])
+
+
+def _first(fixed: Fixed, *given: jax.Array) -> jax.Array:
+    def body(_: jax.Array, loop: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return jax.numpy.roll(loop[0], 1), loop[1] * 2
+
+    first, second, _, last = given
+    rolled = jax.lax.fori_loop(0, 3, body, (first, second))[0]
+    return rolled + jax.numpy.where(jax.numpy.array(False), last, 0.0)
+
+
 def _sorted(fixed: Fixed, values: jax.Array) -> jax.Array:
     return jax.numpy.sort(values)
 

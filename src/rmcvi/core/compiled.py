@@ -85,10 +85,12 @@ def _piece(function: Callable[..., Any], fixed: Any, shapes: Any) -> Callable[..
     call, (kinds, structure) = partial(function, fixed), jax.tree.flatten(shapes)
 
     def inner(*held: Any) -> Any:
-        # Arrays of no numbers have no place among its arguments: the compiler would look for one.
+        # The compiler looks for a place of each argument and ends the process where there is none:
+        # those of no numbers stay outside, and of others a number is a result, since what
+        # nothing else needs is simplified away.
         rest = iter(held)
         whole = [next(rest) if v.size else jnp.zeros(v.shape, v.dtype) for v in kinds]
-        return call(*jax.tree.unflatten(structure, whole))
+        return call(*jax.tree.unflatten(structure, whole)), [v.ravel()[0] for v in held]
 
     path = _path(function, fixed, (structure, tuple(kinds), "whole"))
     traced = _traced(inner, path, _held(kinds))
@@ -97,7 +99,7 @@ def _piece(function: Callable[..., Any], fixed: Any, shapes: Any) -> Callable[..
 
     def outer(*given: Any) -> Any:
         made = traced.call(*_held(jax.tree.leaves(given)))
-        return jax.tree.map(lambda v: set_xla_metadata(v, **MARKS), made)
+        return jax.tree.map(lambda v: set_xla_metadata(v, **MARKS), made)[0]
 
     return outer
 

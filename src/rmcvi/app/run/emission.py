@@ -84,7 +84,7 @@ def _counts_up(seen: np.ndarray) -> bool:
     falls = ((after > 0.0) & (after < before))[before >= 2.0]
     grown = (before > 0.0)[after >= 2.0]
     few = min(len(falls), len(grown)) < SEEN
-    return not few and falls.mean() < FALLS and grown.mean() >= GROWN
+    return not few and bool(falls.mean() < FALLS and grown.mean() >= GROWN)
 
 
 def sentences(found: Sequence[dict[str, Any]]) -> list[str]:

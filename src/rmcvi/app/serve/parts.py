@@ -63,7 +63,7 @@ class Keep(NamedTuple):
     @property
     def part(self) -> float:
         """Bytes after which a part is over."""
-        return min(PART, max(LEAST, self.size / SHARES))
+        return float(min(PART, max(LEAST, self.size / SHARES)))
 
 
 def parts(folder: Path) -> list[Path]:

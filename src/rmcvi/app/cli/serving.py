@@ -14,6 +14,7 @@ from rmcvi.app.fleet.plan import FLEET, FleetPlan
 from rmcvi.app.fleet.shard import Shard
 from rmcvi.app.run.directory import ESTIMATES, RUN, Directory, last_lines
 from rmcvi.app.run.engine import Engine
+from rmcvi.app.run.length import LONG, MANY, SERVED
 from rmcvi.app.run.plan import Plan
 from rmcvi.app.run.progress import Progress
 from rmcvi.app.run.speech import Refusal
@@ -90,9 +91,9 @@ class Room:
         patient = self.arrival and time.monotonic() - begun < PATIENCE
         return rows >= (ARRIVED if patient else LEAST)
 
-    def plan(self, stream: Stream) -> Plan:
-        """For rows such as the first ones."""
-        return self.wanted.plan(self.place, stream, follow=True)
+    def plan(self, stream: Stream, long: int = MANY) -> Plan:
+        """For rows such as the first ones; with `long` rows, one piece pays."""
+        return self.wanted.plan(self.place, stream, long, follow=True)
 
     def check(self, plan: Plan) -> None:
         """Refuse a run that learns from something else."""
@@ -143,7 +144,7 @@ class OneStream:
         while room.arrival and not room.pace.stop() and not room.enough(_lines(room.place), begun):
             room.pace.sleep(room.pace.poll)
         stream = room.read()
-        plan = room.plan(stream)
+        plan = room.plan(stream, SERVED if len(stream.schema.columns) == 1 else LONG)
         return Start(plan, Directory.create(self._out, plan, False), stream)
 
     def _resumed(self) -> Start:

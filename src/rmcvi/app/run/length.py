@@ -6,8 +6,9 @@ which takes 5 or 30 seconds longer to compile. Of many streams together a row ga
 
 from pathlib import Path
 
-LONG, MANY = 100_000, 1_000_000
-"""Rows from which one piece pays: of one stream, and of a fleet."""
+LONG, MANY, SERVED = 100_000, 1_000_000, 0
+"""Rows from which one piece pays: of one stream, of a fleet, and of a service's one column, which
+has no end and waits 4 seconds longer for its first row."""
 HEAD = 1 << 16
 """Bytes that are looked at."""
 
